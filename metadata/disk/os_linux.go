@@ -1,0 +1,87 @@
+package disk
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// iovMax is the kernel's limit of buffers in one pwritev.
+const iovMax = 1024
+
+func (f *osFile) SyncData() error {
+	var err error
+	cerr := f.raw.Control(func(fd uintptr) {
+		for {
+			if err = unix.Fdatasync(int(fd)); err != unix.EINTR {
+				return
+			}
+		}
+	})
+	if cerr != nil {
+		return cerr
+	}
+	if err != nil {
+		return &os.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
+	}
+	return nil
+}
+
+func (f *osFile) WriteV(bufs [][]byte, off int64) (int, error) {
+	if len(bufs) == 1 {
+		return f.WriteAt(bufs[0], off)
+	}
+	total := 0
+	for len(bufs) > 0 {
+		if len(bufs[0]) == 0 {
+			bufs = bufs[1:]
+			continue
+		}
+		n, err := f.pwritev(bufs[:min(len(bufs), iovMax)], off+int64(total))
+		total += n
+		if err != nil {
+			return total, &os.PathError{Op: "pwritev", Path: f.Name(), Err: err}
+		}
+		for n > 0 && len(bufs) > 0 {
+			k := min(n, len(bufs[0]))
+			n -= k
+			if bufs[0] = bufs[0][k:]; len(bufs[0]) == 0 {
+				bufs = bufs[1:]
+			}
+		}
+	}
+	return total, nil
+}
+
+func (f *osFile) pwritev(bufs [][]byte, off int64) (n int, err error) {
+	cerr := f.raw.Control(func(fd uintptr) {
+		for {
+			if n, err = unix.Pwritev(int(fd), bufs, off); err != unix.EINTR {
+				return
+			}
+		}
+	})
+	if cerr != nil {
+		return 0, cerr
+	}
+	if err == nil && n == 0 {
+		err = io.ErrShortWrite
+	}
+	return max(n, 0), err
+}
+
+func (osFS) Usage(dir string) (Usage, error) {
+	var st unix.Statfs_t
+	for {
+		err := unix.Statfs(dir, &st)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return Usage{}, &os.PathError{Op: "statfs", Path: dir, Err: err}
+		}
+		block := int64(st.Bsize)
+		return Usage{FreeBytes: int64(st.Bavail) * block, TotalBytes: int64(st.Blocks) * block}, nil
+	}
+}
