@@ -1,0 +1,44 @@
+// Package replicas hosts the replicas of this broker: it opens the log
+// directories, opens, creates, promotes, demotes and deletes replicas as the
+// image changes, and runs retention, flush and checkpoint passes over them.
+//
+// Owns: the log directories' lock, meta.properties, clean-shutdown file and
+// checkpoint files; the folders of partitions; the registry from partition to
+// replica.
+//
+// May not touch: what is inside a partition's folder, other than through
+// broker/locallog and broker/partition; the object store; sockets.
+//
+// # Goroutines
+//
+// One applies image changes, one runs the periodic passes; recovery at start
+// uses a bounded number more, which end with it. Close ends all of them.
+//
+// # Files
+//
+// In each log directory: .lock, meta.properties, .kafka_cleanshutdown,
+// recovery-point-offset-checkpoint, log-start-offset-checkpoint,
+// replication-offset-checkpoint, one folder per replica
+// (`<topic>-<partition>`), folders being deleted
+// (`<topic>-<partition>.<32 hex digits>-delete`) and strays
+// (`<topic>-<partition>.<32 hex digits>-stray`); in each partition's folder
+// partition.metadata. All in Kafka's formats.
+//
+// # Invariants
+//
+//   - M1 A replica leads only under an image that shows this incarnation of the
+//     broker registered and unfenced.
+//   - M2 A folder is removed only once it is named -delete and that name is
+//     durable; a folder that the image does not know is renamed -stray and kept.
+//   - M3 The clean-shutdown file of a directory is written after all its logs
+//     were synced and closed and all its checkpoints are durable, and removed,
+//     durably, before anything in the directory changes.
+//   - M4 A log directory that was known and is now empty or missing is refused.
+//   - M5 DeleteRecords of a partition without a tier is answered after
+//     log-start-offset-checkpoint holds the offset durably.
+//
+// # Errors
+//
+// DirError where a directory is refused at start (the process exits 3);
+// ErrUnknownPartition, ErrOffline and ErrClosed from lookups.
+package replicas
