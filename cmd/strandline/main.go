@@ -1,0 +1,95 @@
+// Command strandline is the whole product in one binary: the server, and the
+// client commands that talk to it or to any Kafka-protocol broker.
+//
+// It holds wiring only: subcommands, one file each, flags and exit codes. What
+// a node is made of is put together in cmd/serve.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Set by the linker.
+var (
+	version = "dev"
+	commit  = "unknown"
+)
+
+// Exit codes of every command (the server adds 3 and 4).
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// exitError carries the exit code of a failure.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// usagef reports a command line that cannot be understood.
+func usagef(format string, args ...any) error {
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
+}
+
+func main() {
+	root := newRoot()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := root.ExecuteContext(ctx)
+	stop()
+	if err == nil {
+		return
+	}
+	code := exitFailed
+	var e *exitError
+	if errors.As(err, &e) {
+		code = e.code
+	}
+	if err.Error() != "" {
+		fmt.Fprintln(os.Stderr, "strandline:", explain(err))
+	}
+	os.Exit(code)
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "strandline",
+		Short:         "A Kafka-protocol log service with a tier on object storage",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q; `strandline --help` lists them", args[0])
+			}
+			return cmd.Help()
+		},
+		Args: cobra.ArbitraryArgs,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w; `%s --help` lists the flags", err, cmd.CommandPath())
+	})
+	c := &clientFlags{}
+	root.AddCommand(newServer(), newVersion(), newTopic(c), newProduce(c), newConsume(c), newTier(c), newSegment(), newDocs())
+	return root
+}
+
+// exactArgs is cobra.ExactArgs with our exit code and a sentence.
+func exactArgs(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usagef("want %s, as in `%s`; got %d arguments", what, cmd.UseLine(), len(args))
+		}
+		return nil
+	}
+}

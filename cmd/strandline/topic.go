@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"sort"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+type topicFlags struct {
+	*clientFlags
+	partitions  int32
+	replication int16
+	configs     []string
+	delete      []string
+	wait        bool
+}
+
+func newTopic(c *clientFlags) *cobra.Command {
+	f := &topicFlags{clientFlags: c}
+	cmd := &cobra.Command{Use: "topic", Short: "Create, list, describe, alter and delete topics", Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q for `strandline topic`", args[0])
+			}
+			return cmd.Help()
+		}}
+	c.add(cmd)
+	create := &cobra.Command{Use: "create NAME", Short: "Create a topic", Args: exactArgs(1, "one topic name"),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.create(cmd.Context(), args[0]) }}
+	create.Flags().Int32Var(&f.partitions, "partitions", -1, "number of partitions (-1: the broker's default)")
+	create.Flags().Int16Var(&f.replication, "replication-factor", -1, "number of replicas (-1: the broker's default)")
+	create.Flags().StringArrayVar(&f.configs, "config", nil, "k=v, may be given several times")
+	list := &cobra.Command{Use: "list", Short: "List the topics", Args: exactArgs(0, "no argument"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.list(cmd.Context()) }}
+	describe := &cobra.Command{Use: "describe NAME", Short: "Show where a topic's bytes are and what happens to them next", Args: exactArgs(1, "one topic name"),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.describe(cmd.Context(), args[0]) }}
+	alter := &cobra.Command{Use: "alter NAME", Short: "Raise the partition count or change configs", Args: exactArgs(1, "one topic name"),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.alter(cmd.Context(), args[0]) }}
+	alter.Flags().Int32Var(&f.partitions, "partitions", -1, "new number of partitions, more than now")
+	alter.Flags().StringArrayVar(&f.configs, "config", nil, "k=v to set, may be given several times")
+	alter.Flags().StringArrayVar(&f.delete, "delete-config", nil, "key to set back to its default")
+	del := &cobra.Command{Use: "delete NAME", Short: "Delete a topic and its part of the tier", Args: exactArgs(1, "one topic name"),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.remove(cmd.Context(), args[0]) }}
+	del.Flags().BoolVar(&f.wait, "wait", false, "return only when its objects are gone from the tier too")
+	cmd.AddCommand(create, list, describe, alter, del)
+	return cmd
+}
+
+// keyValues reads k=v pairs.
+func keyValues(pairs []string) (map[string]*string, error) {
+	m := map[string]*string{}
+	for _, p := range pairs {
+		k, v, ok := strings.Cut(p, "=")
+		if !ok || k == "" {
+			return nil, usagef("--config %s: want k=v", p)
+		}
+		m[k] = &v
+	}
+	return m, nil
+}
+
+// withMessage adds the broker's sentence to a Kafka error.
+func withMessage(err error, message string) error {
+	if err == nil || message == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, message)
+}
+
+func (f *topicFlags) create(ctx context.Context, name string) error {
+	configs, err := keyValues(f.configs)
+	if err != nil {
+		return err
+	}
+	return f.withAdmin(ctx, func(ctx context.Context, adm *kadm.Client) error {
+		resp, err := adm.CreateTopics(ctx, f.partitions, f.replication, configs, name)
+		if err != nil {
+			return err
+		}
+		r, err := resp.On(name, nil)
+		if err == nil {
+			err = r.Err
+		}
+		if err != nil {
+			return withMessage(err, r.ErrMessage)
+		}
+		return f.print(map[string]any{"topic": name, "id": r.ID.String(), "partitions": r.NumPartitions, "replicationFactor": r.ReplicationFactor},
+			fmt.Sprintf("created topic %s with %d partitions", name, r.NumPartitions))
+	})
+}
+
+func (f *topicFlags) print(v any, line string) error {
+	asJSON, err := f.json()
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return json.NewEncoder(os.Stdout).Encode(v)
+	}
+	_, err = fmt.Println(line)
+	return err
+}
+
+func (f *topicFlags) list(ctx context.Context) error {
+	asJSON, err := f.json()
+	if err != nil {
+		return err
+	}
+	return f.withAdmin(ctx, func(ctx context.Context, adm *kadm.Client) error {
+		topics, err := adm.ListTopicsWithInternal(ctx)
+		if err != nil {
+			return err
+		}
+		for _, t := range topics.Sorted() {
+			if asJSON {
+				err = json.NewEncoder(os.Stdout).Encode(map[string]any{"topic": t.Topic, "id": t.ID.String(), "partitions": len(t.Partitions), "internal": t.IsInternal})
+			} else {
+				_, err = fmt.Println(t.Topic)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (f *topicFlags) alter(ctx context.Context, name string) error {
+	set, err := keyValues(f.configs)
+	if err != nil {
+		return err
+	}
+	if f.partitions < 0 && len(set) == 0 && len(f.delete) == 0 {
+		return usagef("nothing to change: give --partitions, --config or --delete-config")
+	}
+	var ops []kadm.AlterConfig
+	for k, v := range set {
+		ops = append(ops, kadm.AlterConfig{Op: kadm.SetConfig, Name: k, Value: v})
+	}
+	for _, k := range f.delete {
+		ops = append(ops, kadm.AlterConfig{Op: kadm.DeleteConfig, Name: k})
+	}
+	return f.withAdmin(ctx, func(ctx context.Context, adm *kadm.Client) error {
+		if len(ops) > 0 {
+			resp, err := adm.AlterTopicConfigs(ctx, ops, name)
+			if err != nil {
+				return err
+			}
+			r, err := resp.On(name, nil)
+			if err == nil {
+				err = r.Err
+			}
+			if err != nil {
+				return withMessage(err, r.ErrMessage)
+			}
+		}
+		if f.partitions >= 0 {
+			resp, err := adm.UpdatePartitions(ctx, int(f.partitions), name)
+			if err != nil {
+				return err
+			}
+			r, err := resp.On(name, nil)
+			if err == nil {
+				err = r.Err
+			}
+			if err != nil {
+				return withMessage(err, r.ErrMessage)
+			}
+		}
+		return f.print(map[string]any{"topic": name}, "altered topic "+name)
+	})
+}
+
+func (f *topicFlags) remove(ctx context.Context, name string) error {
+	return f.withAdmin(ctx, func(ctx context.Context, adm *kadm.Client) error {
+		resp, err := adm.DeleteTopics(ctx, name)
+		if err != nil {
+			return err
+		}
+		r, err := resp.On(name, nil)
+		if err == nil {
+			err = r.Err
+		}
+		if err != nil {
+			return withMessage(err, r.ErrMessage)
+		}
+		if f.wait {
+			if err := f.awaitGone(ctx, r.ID.String()); err != nil {
+				return err
+			}
+		}
+		return f.print(map[string]any{"topic": name, "deleted": true}, "deleted topic "+name)
+	})
+}
+
+// awaitGone polls until the tier holds nothing of a deleted topic.
+func (f *topicFlags) awaitGone(ctx context.Context, id string) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var status struct {
+			Deleting []string `json:"deleting"`
+		}
+		if err := f.getJSON(ctx, "/tier/status", &status); err != nil {
+			return err
+		}
+		waiting := false
+		for _, d := range status.Deleting {
+			waiting = waiting || d == id
+		}
+		if !waiting {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the topic is deleted, its objects in the tier not yet: %w", ctx.Err())
+		}
+	}
+}
+
+// partitionStatus is what the admin listener says of one partition.
+type partitionStatus struct {
+	Partition        int32  `json:"partition"`
+	Leader           int32  `json:"leader"`
+	LeaderEpoch      int32  `json:"leaderEpoch"`
+	LogStartOffset   int64  `json:"logStartOffset"`
+	LocalStartOffset int64  `json:"localStartOffset"`
+	RemoteEndOffset  int64  `json:"remoteEndOffset"`
+	HighWatermark    int64  `json:"highWatermark"`
+	LogEndOffset     int64  `json:"logEndOffset"`
+	LocalBytes       int64  `json:"localBytes"`
+	RemoteBytes      int64  `json:"remoteBytes"`
+	Seals            string `json:"activeSegmentSeals"`
+	NextRetention    string `json:"nextRetention"`
+}
+
+type topicStatus struct {
+	Topic      string            `json:"topic"`
+	ID         string            `json:"id"`
+	Tiered     bool              `json:"tiered"`
+	Retention  []configSource    `json:"retention"`
+	Partitions []partitionStatus `json:"partitions"`
+}
+
+type configSource struct {
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Source string `json:"source"`
+}
+
+func (f *topicFlags) describe(ctx context.Context, name string) error {
+	asJSON, err := f.json()
+	if err != nil {
+		return err
+	}
+	var status topicStatus
+	return f.withAdmin(ctx, func(ctx context.Context, adm *kadm.Client) error {
+		topics, err := adm.ListTopicsWithInternal(ctx, name)
+		if err != nil {
+			return err
+		}
+		t, ok := topics[name]
+		if !ok {
+			return fmt.Errorf("topic %s: %w", name, kerr.UnknownTopicOrPartition)
+		}
+		if t.Err != nil {
+			return fmt.Errorf("topic %s: %w", name, t.Err)
+		}
+		if err := f.getJSON(ctx, "/topics/status?topic="+url.QueryEscape(name), &status); err != nil {
+			return err
+		}
+		if asJSON {
+			return json.NewEncoder(os.Stdout).Encode(status)
+		}
+		return printTopic(status)
+	})
+}
+
+func printTopic(s topicStatus) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(w, "topic\t%s\nid\t%s\ntiered\t%t\n", s.Topic, s.ID, s.Tiered)
+	for _, r := range s.Retention {
+		fmt.Fprintf(w, "%s\t%s\t(%s)\n", r.Key, r.Value, r.Source)
+	}
+	fmt.Fprintln(w, "\npartition\tleader\tlog start\tlocal start\tremote end\thigh watermark\tlocal bytes\tremote bytes")
+	sort.Slice(s.Partitions, func(i, j int) bool { return s.Partitions[i].Partition < s.Partitions[j].Partition })
+	for _, p := range s.Partitions {
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", p.Partition, p.Leader, p.LogStartOffset, p.LocalStartOffset, p.RemoteEndOffset, p.HighWatermark, p.LocalBytes, p.RemoteBytes)
+	}
+	fmt.Fprintln(w)
+	for _, p := range s.Partitions {
+		fmt.Fprintf(w, "partition %d\tactive segment seals: %s\n\tnext retention pass: %s\n", p.Partition, p.Seals, p.NextRetention)
+	}
+	return errors.Join(w.Flush())
+}

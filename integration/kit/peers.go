@@ -1,0 +1,53 @@
+package kit
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// KafkaVersion is the release of Apache Kafka whose tools the tests run.
+const KafkaVersion = "4.4.0"
+
+func kafkaLibs(t testing.TB) string {
+	t.Helper()
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if cache == "" {
+		cache = filepath.Join(os.Getenv("HOME"), ".cache")
+	}
+	libs := filepath.Join(cache, "strandline", "kafka-"+KafkaVersion, "libs")
+	if _, err := os.Stat(filepath.Join(libs, ".complete")); err != nil {
+		Missing(t, "Apache Kafka "+KafkaVersion)
+	}
+	return libs
+}
+
+// KafkaTool runs one of Apache Kafka's command-line classes, e.g.
+// "org.apache.kafka.tools.TopicCommand".
+func KafkaTool(t testing.TB, stdin, class string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	libs := kafkaLibs(t)
+	java := Tool(t, "java")
+	return run(stdin, java, append([]string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-Dlog4j2.configurationFile=" + filepath.Join(libs, "log4j2.yaml"), "-cp", libs + "/*", class}, args...)...)
+}
+
+// Kcat runs kcat.
+func Kcat(t testing.TB, stdin string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	return run(stdin, Tool(t, "kcat"), args...)
+}
+
+func run(stdin, name string, args ...string) (string, string, int) {
+	cmd := exec.Command(name, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		return "", err.Error(), -1
+	}
+	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
+}
