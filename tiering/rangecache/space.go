@@ -1,0 +1,115 @@
+package rangecache
+
+import (
+	"context"
+	"errors"
+	"os"
+)
+
+// urgency is what a fill may do for space.
+type urgency int8
+
+const (
+	ahead  urgency = iota // a prefetch: may push out what was read, nothing else
+	extra                 // wanted by a reader who can do without: never waits
+	needed                // wanted by a reader who holds nothing: waits
+)
+
+// reserve charges the space of a range before its file is made (C1), evicting
+// what nobody holds. Where the fill is needed it waits until there is room;
+// stalled is called when that begins.
+func (c *Cache) reserve(ctx context.Context, bytes int64, u urgency, stalled func()) error {
+	need := chargeBytes(bytes)
+	if need > c.cfg.LimitBytes-baseChargeBytes {
+		return ErrTooLarge
+	}
+	for {
+		c.mu.Lock()
+		if c.charged+need <= c.cfg.LimitBytes {
+			c.charged += need
+			c.mu.Unlock()
+			return nil
+		}
+		victims := c.victimsLocked(c.charged+need-c.cfg.LimitBytes, u)
+		if len(victims) == 0 && u == needed {
+			c.waiting++
+		}
+		freed := c.freed
+		c.mu.Unlock()
+		for _, e := range victims {
+			c.counts.evictions.Add(1)
+			c.removeFile(e)
+		}
+		if len(victims) > 0 {
+			continue
+		}
+		c.counts.full.Add(1)
+		if u != needed {
+			return errNoSpace
+		}
+		stalled()
+		var err error
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		c.mu.Lock()
+		c.waiting--
+		c.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// victimsLocked takes entries out of the cache until they free n bytes; none
+// where they cannot: what others hold makes more impossible, and a part would
+// be lost for nothing.
+func (c *Cache) victimsLocked(n int64, u urgency) []*entry {
+	var victims []*entry
+	freshLeft, used := c.freshBytes, c.used.Front()
+	fresh := c.fresh.Front()
+	for n > 0 {
+		var e *entry
+		switch {
+		// What was read goes before what was brought in for a reader to come,
+		// unless that has grown to half of the cache.
+		case fresh != nil && (freshLeft > c.cfg.LimitBytes/2 || used == nil && u != ahead):
+			e = fresh.Value.(*entry)
+			fresh = fresh.Next()
+			freshLeft -= chargeBytes(e.key.Bytes)
+		case used != nil:
+			e = used.Value.(*entry)
+			used = used.Next()
+		default:
+			return nil
+		}
+		victims = append(victims, e)
+		n -= chargeBytes(e.key.Bytes)
+	}
+	for _, e := range victims {
+		c.forgetLocked(e)
+	}
+	return victims
+}
+
+// removeFile removes the file of an entry that is out of the map and gives its
+// space back. Where the disk refuses, the space stays charged: the file is
+// still there.
+func (c *Cache) removeFile(e *entry) {
+	if err := c.cfg.FS.Remove(c.name(e)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		c.counts.storageErrors.Add(1)
+		c.cfg.Logger.Error("cannot remove a cached range; its space stays taken", "file", c.name(e), "error", err)
+		return
+	}
+	c.credit(e.key.Bytes)
+}
+
+// credit gives back the space of a range whose file does not exist.
+func (c *Cache) credit(bytes int64) {
+	c.mu.Lock()
+	c.charged -= chargeBytes(bytes)
+	c.signalLocked()
+	c.mu.Unlock()
+}
