@@ -1,0 +1,40 @@
+// Package locallog is one replica's log in one directory: a row of segments of
+// which the last is written and the others are sealed.
+//
+// Owns: the files of the directory (segments with their indexes, producer
+// snapshots, leader-epoch-checkpoint) in Apache Kafka's formats and layout, see
+// broker/segment/FORMAT.md; rolling, reading, flushing, recovery after an unclean
+// stop, truncation, local trimming; the producer state, aborted transactions and
+// leader epochs that follow from the batches.
+//
+// May not touch: leadership, high watermark, retention policy, the remote tier.
+// It knows the partition as a name for messages only.
+//
+// Goroutines: none. Flush runs in its caller, and concurrent callers share one
+// sync. Removal of files after the delay runs in whoever calls RunDeferred.
+//
+// Concurrency: one writer at a time calls Append, Roll, RollIfDue, TruncateTo,
+// Reset, DeleteSealedBelow, SetStartOffset, AssignEpoch, Producers and Close; the
+// partition serialises them. Everything else may be called by anyone at any time.
+// One lock, held over no I/O.
+//
+// Errors: ErrOffsetOutOfRange, ErrNotLocal, ErrClosed, ErrNoSpace (nothing was
+// written; may be tried again), ErrStorage (sticky: a failed write or sync takes
+// the log offline until it is opened again, since what the disk then holds is
+// unknown), ErrBadAppend (a bug of the caller), *segment.CorruptError with file
+// and position.
+//
+// # Invariants
+//
+//   - L1 Offsets rise strictly along the file and from segment to segment; a
+//     batch that was appended is at or above the end offset of before.
+//   - L2 Everything below FlushedOffset survives a power loss, with the segment
+//     files' names, the leader epochs and the producer state that go with it.
+//   - L3 What a recovery keeps is a prefix, in batches, of what was appended.
+//   - L4 A returned slice consists of whole batches, the first of which reaches
+//     past the asked offset (design I8); all of them lie below the bound.
+//   - L5 A file descriptor that a slice or a sealed view holds stays readable
+//     after the segment was trimmed, or truncated away.
+//   - L6 On a clean stop nothing is scanned at the next open: the index tells the
+//     position, and at most one index interval of batch headers is read.
+package locallog
