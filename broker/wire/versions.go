@@ -1,0 +1,97 @@
+package wire
+
+// Keys of the APIs that are served.
+const (
+	KeyProduce                 int16 = 0
+	KeyFetch                   int16 = 1
+	KeyListOffsets             int16 = 2
+	KeyMetadata                int16 = 3
+	KeyAPIVersions             int16 = 18
+	KeyCreateTopics            int16 = 19
+	KeyDeleteTopics            int16 = 20
+	KeyDeleteRecords           int16 = 21
+	KeyInitProducerID          int16 = 22
+	KeyOffsetForLeaderEpoch    int16 = 23
+	KeyDescribeConfigs         int16 = 32
+	KeyCreatePartitions        int16 = 37
+	KeyIncrementalAlterConfigs int16 = 44
+	KeyDescribeCluster         int16 = 60
+	KeyDescribeTopicPartitions int16 = 75
+)
+
+// API is a row of the version table: what is served, and thereby what is
+// advertised. Versions are inclusive bounds.
+type API struct {
+	Key  int16
+	Name string
+	// Min and Max are the versions that are decoded and answered.
+	Min, Max int16
+	// AdvertisedMin is lower than Min where clients must see a version that
+	// is nevertheless refused: old librdkafka does not compress without
+	// Produce 0, and neither it nor Apache Kafka 4 means it.
+	AdvertisedMin int16
+	// Flexible is the first version with tagged fields.
+	Flexible int16
+	fields   []field
+}
+
+// IsFlexible tells whether the version has tagged fields.
+func (a *API) IsFlexible(version int16) bool { return version >= a.Flexible }
+
+var table = [...]API{
+	{Key: KeyProduce, Name: "Produce", Min: 3, Max: 13, AdvertisedMin: 0, Flexible: 9,
+		fields: shape("str? i16 i32 [ str@-12 uuid@13- [ i32 bytes? ] ]")},
+	{Key: KeyFetch, Name: "Fetch", Min: 4, Max: 18, AdvertisedMin: 4, Flexible: 12,
+		fields: shape("i32@-14 i32 i32 i32 i8 i32@7- i32@7- " +
+			"[ str@-12 uuid@13- [ i32 i32@9- i64 i32@12- i64@5- i32 ] ] " +
+			"[ str@-12 uuid@13- ( i32 ) ]@7- str@11-")},
+	{Key: KeyListOffsets, Name: "ListOffsets", Min: 1, Max: 11, AdvertisedMin: 1, Flexible: 6,
+		fields: shape("i32 i8@2- [ str [ i32 i32@4- i64 ] ] i32@10-")},
+	{Key: KeyMetadata, Name: "Metadata", Min: 0, Max: 13, AdvertisedMin: 0, Flexible: 9,
+		fields: shape("[ uuid@10- str@-9 str?@10- ] i8@4- i8@8-10 i8@8-")},
+	{Key: KeyAPIVersions, Name: "ApiVersions", Min: 0, Max: 5, AdvertisedMin: 0, Flexible: 3,
+		fields: shape("str@3- str@3- str?@5- i32@5-")},
+	{Key: KeyCreateTopics, Name: "CreateTopics", Min: 2, Max: 7, AdvertisedMin: 2, Flexible: 5,
+		fields: shape("[ str i32 i16 [ i32 ( i32 ) ] [ str str? ] ] i32 i8")},
+	{Key: KeyDeleteTopics, Name: "DeleteTopics", Min: 1, Max: 6, AdvertisedMin: 1, Flexible: 4,
+		fields: shape("( str )@-5 [ str? uuid ]@6- i32")},
+	{Key: KeyDeleteRecords, Name: "DeleteRecords", Min: 0, Max: 2, AdvertisedMin: 0, Flexible: 2,
+		fields: shape("[ str [ i32 i64 ] ] i32")},
+	{Key: KeyInitProducerID, Name: "InitProducerId", Min: 0, Max: 5, AdvertisedMin: 0, Flexible: 2,
+		fields: shape("str? i32 i64@3- i16@3-")},
+	{Key: KeyOffsetForLeaderEpoch, Name: "OffsetForLeaderEpoch", Min: 2, Max: 4, AdvertisedMin: 2, Flexible: 4,
+		fields: shape("i32@3- [ str [ i32 i32 i32 ] ]")},
+	{Key: KeyDescribeConfigs, Name: "DescribeConfigs", Min: 1, Max: 4, AdvertisedMin: 1, Flexible: 4,
+		fields: shape("[ i8 str ( str ) ] i8 i8@3-")},
+	{Key: KeyCreatePartitions, Name: "CreatePartitions", Min: 0, Max: 3, AdvertisedMin: 0, Flexible: 2,
+		fields: shape("[ str i32 [ ( i32 ) ] ] i32 i8")},
+	{Key: KeyIncrementalAlterConfigs, Name: "IncrementalAlterConfigs", Min: 0, Max: 1, AdvertisedMin: 0, Flexible: 1,
+		fields: shape("[ i8 str [ str i8 str? ] ] i8")},
+	{Key: KeyDescribeCluster, Name: "DescribeCluster", Min: 0, Max: 2, AdvertisedMin: 0, Flexible: 0,
+		fields: shape("i8 i8@1- i8@2-")},
+	{Key: KeyDescribeTopicPartitions, Name: "DescribeTopicPartitions", Min: 0, Max: 0, AdvertisedMin: 0, Flexible: 0,
+		fields: shape("[ str ] i32 { str i32 }")},
+}
+
+// byKey finds the rows; -1 is none.
+var byKey = func() (index [128]int8) {
+	for i := range index {
+		index[i] = -1
+	}
+	for i := range table {
+		index[table[i].Key] = int8(i)
+	}
+	return index
+}()
+
+// Supported returns the version table, ordered by key. The caller may not
+// change it.
+func Supported() []API { return table[:] }
+
+// Lookup returns the row of an API that is served.
+func Lookup(key int16) (*API, bool) {
+	if key < 0 || int(key) >= len(byKey) || byKey[key] < 0 {
+		return nil, false
+	}
+	return &table[byKey[key]], true
+}
