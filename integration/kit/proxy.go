@@ -1,0 +1,126 @@
+package kit
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Proxy stands between a server and its object store and makes it misbehave.
+// The Host header passes through, so that request signatures stay valid.
+type Proxy struct {
+	Addr string
+
+	mu    sync.Mutex
+	fault func(*http.Request) Fault
+	// Requests counts what arrived, by method.
+	gets, puts, heads, deletes atomic.Int64
+}
+
+// Fault is what happens to one request.
+type Fault struct {
+	Status   int           // answer this status at once; 0: pass on
+	Delay    time.Duration // before anything else
+	CutAfter int64         // cut the answer's body after so many bytes; 0: whole
+	Drop     bool          // close the connection without an answer
+}
+
+// StartProxy starts a proxy to target (host:port).
+func StartProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{Addr: ln.Addr().String()}
+	back := &url.URL{Scheme: "http", Host: target}
+	rp := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(back)
+			r.Out.Host = r.In.Host
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(rp, w, r) })}
+	go func() { _ = srv.Serve(ln) }()
+	t.Cleanup(func() { _ = srv.Close() })
+	return p
+}
+
+// Set installs a rule; nil passes everything on.
+func (p *Proxy) Set(rule func(*http.Request) Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = rule
+}
+
+// Gets returns how many GET requests for objects arrived.
+func (p *Proxy) Gets() int64 { return p.gets.Load() }
+
+// Puts returns how many PUT and POST requests arrived.
+func (p *Proxy) Puts() int64 { return p.puts.Load() }
+
+func (p *Proxy) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
+	switch r.Method {
+	case http.MethodGet:
+		if !strings.Contains(r.URL.RawQuery, "list-type") {
+			p.gets.Add(1)
+		}
+	case http.MethodPut, http.MethodPost:
+		p.puts.Add(1)
+	}
+	p.mu.Lock()
+	rule := p.fault
+	p.mu.Unlock()
+	if rule == nil {
+		next.ServeHTTP(w, r)
+		return
+	}
+	f := rule(r)
+	if f.Delay > 0 {
+		select {
+		case <-time.After(f.Delay):
+		case <-r.Context().Done():
+			return
+		}
+	}
+	switch {
+	case f.Drop:
+		panic(http.ErrAbortHandler)
+	case f.Status != 0:
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(f.Status)
+		fmt.Fprint(w, "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>")
+	case f.CutAfter > 0:
+		next.ServeHTTP(&cutWriter{ResponseWriter: w, left: f.CutAfter}, r)
+	default:
+		next.ServeHTTP(w, r)
+	}
+}
+
+// cutWriter aborts the connection once left bytes of the body were written.
+type cutWriter struct {
+	http.ResponseWriter
+	left int64
+}
+
+func (c *cutWriter) Write(b []byte) (int, error) {
+	if int64(len(b)) > c.left {
+		_, _ = c.ResponseWriter.Write(b[:c.left])
+		if f, ok := c.ResponseWriter.(http.Flusher); ok {
+			f.Flush()
+		}
+		panic(http.ErrAbortHandler)
+	}
+	c.left -= int64(len(b))
+	return c.ResponseWriter.Write(b)
+}
