@@ -1,6 +1,9 @@
 package request
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Outcomes of a refused request. broker/api maps them to Kafka codes.
 var (
@@ -27,3 +30,27 @@ var (
 	ErrInvalidSegmentState     = errors.New("remote segment is in another state")
 	ErrUnsupportedFeatureLevel = errors.New("feature level is not supported by every broker")
 )
+
+// More outcomes.
+var (
+	ErrTopicDeletionDisabled = errors.New("topic deletion is disabled")
+	ErrIneligibleReplica     = errors.New("a replica may not join the ISR")
+	ErrTooManySegments       = errors.New("too many unfinished remote segments")
+)
+
+// Error is a refusal with the sentence that a client is shown: Error() is that
+// sentence alone, and errors.Is finds the sentinel in Kind.
+type Error struct {
+	Kind    error // one of the sentinels of this package
+	Message string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap gives the sentinel.
+func (e *Error) Unwrap() error { return e.Kind }
+
+// Refuse builds an *Error.
+func Refuse(kind error, format string, args ...any) error {
+	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
+}
