@@ -1,0 +1,223 @@
+package recordbatch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+)
+
+// Codec is a batch's compression type.
+type Codec int8
+
+// Kafka's codecs.
+const (
+	None Codec = iota
+	Gzip
+	Snappy
+	LZ4
+	Zstd
+)
+
+var codecNames = [...]string{"none", "gzip", "snappy", "lz4", "zstd"}
+
+// Valid reports whether there is such a codec.
+func (c Codec) Valid() bool { return c >= None && c <= Zstd }
+
+func (c Codec) String() string {
+	if !c.Valid() {
+		return fmt.Sprintf("codec %d", int8(c))
+	}
+	return codecNames[c]
+}
+
+// ParseCodec reads the name of a codec as in compression.type.
+func ParseCodec(name string) (Codec, error) {
+	for i, n := range codecNames {
+		if n == name {
+			return Codec(i), nil
+		}
+	}
+	return None, fmt.Errorf("%w %q", ErrUnknownCodec, name)
+}
+
+var (
+	gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+	gzipReaders = sync.Pool{New: func() any { return new(gzip.Reader) }}
+	lz4Writers  = sync.Pool{New: func() any { return newLZ4Writer() }}
+	lz4Readers  = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
+	zstdWriters = sync.Pool{New: func() any { return newZstdWriter() }}
+	zstdReaders = sync.Pool{New: func() any { return newZstdReader() }}
+)
+
+// Compress appends the compressed form of src to dst. It panics on a codec that
+// is not Valid.
+func (c Codec) Compress(dst, src []byte) []byte {
+	switch c {
+	case None:
+		return append(dst, src...)
+	case Gzip:
+		out := bytes.NewBuffer(dst)
+		w := gzipWriters.Get().(*gzip.Writer)
+		defer gzipWriters.Put(w)
+		w.Reset(out)
+		mustWrite(w, src)
+		return out.Bytes()
+	case Snappy:
+		return appendXerial(dst, src)
+	case LZ4:
+		out := bytes.NewBuffer(dst)
+		w := lz4Writers.Get().(*lz4.Writer)
+		defer lz4Writers.Put(w)
+		w.Reset(out)
+		mustWrite(w, src)
+		return out.Bytes()
+	case Zstd:
+		w := zstdWriters.Get().(*zstd.Encoder)
+		defer zstdWriters.Put(w)
+		return w.EncodeAll(src, dst)
+	}
+	panic(c.String())
+}
+
+// Decompress appends the decompressed form of src to dst, which it may grow. It
+// returns ErrTooLarge, having made no more than that, where that would be more
+// than bytesMax bytes (B4); ErrBadCompression, ErrUnknownCodec.
+func (c Codec) Decompress(dst, src []byte, bytesMax int) ([]byte, error) {
+	switch c {
+	case None:
+		if len(src) > bytesMax {
+			return dst, tooLarge(bytesMax)
+		}
+		return append(dst, src...), nil
+	case Gzip:
+		r := gzipReaders.Get().(*gzip.Reader)
+		defer gzipReaders.Put(r)
+		if err := r.Reset(bytes.NewReader(src)); err != nil {
+			return dst, badCompression(c, err)
+		}
+		return readAll(c, dst, r, len(src), bytesMax)
+	case Snappy:
+		return decodeSnappy(dst, src, bytesMax)
+	case LZ4:
+		r := lz4Readers.Get().(*lz4.Reader)
+		defer lz4Readers.Put(r)
+		r.Reset(bytes.NewReader(src))
+		return readAll(c, dst, r, len(src), bytesMax)
+	case Zstd:
+		return decodeZstd(dst, src, bytesMax)
+	}
+	return dst, fmt.Errorf("%w %d", ErrUnknownCodec, c)
+}
+
+// mustWrite writes to a compressor over memory, which cannot fail.
+func mustWrite(w io.WriteCloser, src []byte) {
+	if _, err := w.Write(src); err != nil {
+		panic(err)
+	}
+	if err := w.Close(); err != nil {
+		panic(err)
+	}
+}
+
+// growBytes is how much is made at once, at least, while the size is unknown.
+const growBytes = 4096
+
+// readAll reads r to its end behind dst, at most bytesMax bytes.
+func readAll(c Codec, dst []byte, r io.Reader, sizeHint, bytesMax int) ([]byte, error) {
+	start := len(dst)
+	dst = growTo(dst, start+min(max(4*sizeHint, growBytes), bytesMax+1))
+	for {
+		if len(dst) == cap(dst) {
+			dst = growTo(dst, start+min(2*(len(dst)-start), bytesMax+1))
+		}
+		// One byte more than is allowed tells the end from too much.
+		free := dst[len(dst):min(cap(dst), start+bytesMax+1)]
+		n, err := r.Read(free)
+		dst = dst[:len(dst)+n]
+		if len(dst)-start > bytesMax {
+			return dst[:start], tooLarge(bytesMax)
+		}
+		if errors.Is(err, io.EOF) {
+			return dst, nil
+		}
+		if err != nil {
+			return dst[:start], badCompression(c, err)
+		}
+	}
+}
+
+// growTo makes the capacity of dst at least n.
+func growTo(dst []byte, n int) []byte {
+	if cap(dst) >= n {
+		return dst
+	}
+	grown := make([]byte, len(dst), n)
+	copy(grown, dst)
+	return grown
+}
+
+func newLZ4Writer() *lz4.Writer {
+	w := lz4.NewWriter(nil)
+	// What Kafka's clients write: independent blocks of 64 KiB and no checksum
+	// of the whole, the batch having its own.
+	err := w.Apply(lz4.BlockSizeOption(lz4.Block64Kb), lz4.ChecksumOption(false), lz4.ConcurrencyOption(1))
+	if err != nil {
+		panic(err)
+	}
+	return w
+}
+
+func newZstdWriter() *zstd.Encoder {
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		panic(err)
+	}
+	return w
+}
+
+func newZstdReader() *zstd.Decoder {
+	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true))
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// decodeZstd decodes into buffers of rising size: the decoder takes a buffer's
+// capacity for its limit, so that what a frame claims to be allocates nothing.
+func decodeZstd(dst, src []byte, bytesMax int) ([]byte, error) {
+	r := zstdReaders.Get().(*zstd.Decoder)
+	defer zstdReaders.Put(r)
+	start := len(dst)
+	if spare := cap(dst) - start; spare > bytesMax {
+		dst = dst[: start : start+bytesMax]
+	}
+	dst = growTo(dst, start+min(max(8*len(src), growBytes), bytesMax))
+	for {
+		out, err := r.DecodeAll(src, dst)
+		size := cap(dst) - start
+		switch {
+		case err == nil:
+			return out, nil
+		case !errors.Is(err, zstd.ErrDecoderSizeExceeded):
+			return dst[:start], badCompression(Zstd, err)
+		case size >= bytesMax:
+			return dst[:start], tooLarge(bytesMax)
+		}
+		dst = growTo(dst, start+min(4*size, bytesMax))
+	}
+}
+
+func tooLarge(bytesMax int) error {
+	return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, bytesMax)
+}
+
+func badCompression(c Codec, cause error) error {
+	return fmt.Errorf("%w: %v: %w", ErrBadCompression, c, cause)
+}
