@@ -39,6 +39,9 @@ func (s State) String() string {
 // Segment is one remote segment. It is a value: copies share nothing.
 type Segment struct {
 	request.SegmentSpan
+	// StartEpoch is the leader epoch under which the upload was announced:
+	// only that tenure may publish it.
+	StartEpoch cluster.LeaderEpoch
 	// Object is set from Live on.
 	Object request.ObjectSummary
 	State  State
@@ -95,8 +98,8 @@ func NewSummary() Summary {
 // store, Table in memory. It may be called from one goroutine at a time. An
 // error ends the lookup and is returned as it is.
 type Reader interface {
-	// Other returns the segment of that id, if it is not live.
-	Other(id cluster.SegmentID) (Segment, bool, error)
+	// Segment returns the segment of that id, in whatever state.
+	Segment(id cluster.SegmentID) (Segment, bool, error)
 	// LiveAtOrBefore returns the live segment with the highest base offset
 	// that is at most o.
 	LiveAtOrBefore(o cluster.Offset) (Segment, bool, error)
@@ -166,7 +169,7 @@ type Context struct {
 	// Deleted is set where the topic is deleted: only RemovedEvent is then
 	// allowed.
 	Deleted bool
-	// Now is the time of the command, in Unix ms.
+	// NowMs is the time of the command, in Unix ms.
 	NowMs int64
 }
 
