@@ -24,22 +24,25 @@ const openAttempts = 3
 // A caller whose context ends gets the context's error, or what it has; the
 // fills go on (C5).
 func (c *Cache) Acquire(ctx context.Context, keys []Key, src Source) ([]disk.Region, error) {
-	regions := make([]disk.Region, 0, len(keys))
+	first, err := c.acquireFirst(ctx, keys, src, needed)
+	if err != nil {
+		return nil, err
+	}
+	return append([]disk.Region{first}, c.Extend(ctx, keys[1:], src)...), nil
+}
+
+// Extend is Acquire for a caller that already holds ranges (C7): it waits for no
+// space, and returns as many Regions as it can, maybe none.
+func (c *Cache) Extend(ctx context.Context, keys []Key, src Source) []disk.Region {
+	var regions []disk.Region
 	for i := range keys {
-		u := extra
-		if i == 0 {
-			u = needed
-		}
-		r, err := c.acquireFirst(ctx, keys[i:], src, u)
-		if err != nil && i == 0 {
-			return nil, err
-		}
+		r, err := c.acquireFirst(ctx, keys[i:], src, extra)
 		if err != nil {
 			break
 		}
 		regions = append(regions, r)
 	}
-	return regions, nil
+	return regions
 }
 
 // acquireFirst returns a Region of keys[0]; a fill that it starts also brings in

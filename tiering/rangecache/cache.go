@@ -98,9 +98,8 @@ type entry struct {
 	serial uint64
 	state  state
 	pins   int
-	// read tells that someone has held the range, which a prefetched one has
-	// yet to see.
-	read bool
+	// fresh says that the range has its space and nobody has held it yet.
+	fresh bool
 	// err is set before done is closed where the fill failed.
 	err  error
 	done chan struct{}
@@ -130,10 +129,10 @@ type Cache struct {
 	serial      uint64
 	charged     int64
 	pinned      int64
-	freshBytes  int64
+	freshBytes  int64 // of ranges with the fresh flag, those on their way included
 	filledBytes int64
-	// fresh holds ranges that were prefetched and not read yet, used the
-	// others; both in order of age, oldest first. Pinned ranges are in none.
+	// fresh holds ranges that nobody has held yet, used the others; both in
+	// order of age, oldest first. Pinned ranges are in neither.
 	fresh, used *list.List
 	// freed is closed, and replaced, when space may have become available
 	// and somebody is waiting for it.
@@ -206,7 +205,7 @@ func (c *Cache) load() error {
 		}
 		seen[k] = true
 		c.serial = max(c.serial, serial)
-		files = append(files, found{&entry{key: k, serial: serial, state: unverified, read: true}, info.Modified})
+		files = append(files, found{&entry{key: k, serial: serial, state: unverified}, info.Modified})
 	}
 	sort.SliceStable(files, func(i, j int) bool { return files[i].modified.After(files[j].modified) })
 	kept := len(files)
@@ -307,9 +306,8 @@ func (c *Cache) name(e *entry) string {
 // shelveLocked makes an entry that nobody holds a candidate for eviction.
 func (c *Cache) shelveLocked(e *entry) {
 	e.in = c.used
-	if !e.read {
+	if e.fresh {
 		e.in = c.fresh
-		c.freshBytes += chargeBytes(e.key.Bytes)
 	}
 	e.elem = e.in.PushBack(e)
 	c.signalLocked()
@@ -317,20 +315,30 @@ func (c *Cache) shelveLocked(e *entry) {
 
 // unshelveLocked is the opposite.
 func (c *Cache) unshelveLocked(e *entry) {
-	if e.elem == nil {
+	if e.elem != nil {
+		e.in.Remove(e.elem)
+		e.elem, e.in = nil, nil
+	}
+}
+
+// setFreshLocked changes the fresh flag and the sum over it.
+func (c *Cache) setFreshLocked(e *entry, fresh bool) {
+	if e.fresh == fresh {
 		return
 	}
-	if e.in == c.fresh {
+	e.fresh = fresh
+	if fresh {
+		c.freshBytes += chargeBytes(e.key.Bytes)
+	} else {
 		c.freshBytes -= chargeBytes(e.key.Bytes)
 	}
-	e.in.Remove(e.elem)
-	e.elem, e.in = nil, nil
 }
 
 // forgetLocked takes an entry out of the map; its bytes stay charged until its
 // file is gone.
 func (c *Cache) forgetLocked(e *entry) {
 	c.unshelveLocked(e)
+	c.setFreshLocked(e, false)
 	if c.entries[e.key] == e {
 		delete(c.entries, e.key)
 	}
@@ -353,7 +361,7 @@ func (c *Cache) pinLocked(e *entry) {
 		c.pinned += chargeBytes(e.key.Bytes)
 	}
 	e.pins++
-	e.read = true
+	c.setFreshLocked(e, false)
 }
 
 // unpin gives a pin back; the last one makes the entry evictable, or removes

@@ -289,11 +289,14 @@ func TestPrefetchedRangesOutliveReadOnes(t *testing.T) {
 		take(t, c, o, o.keys(0, 4))
 		require.Equal(t, before, o.opens.Load(), "prefetched and still there")
 
-		// But not for ever: more of them than half of the cache make room.
-		c.Prefetch(o.keys(300, 6), o)
+		// At most half of the cache is kept for readers to come,
+		c.Prefetch(o.keys(300, 20), o)
 		synctest.Wait()
-		c.Prefetch(o.keys(310, 6), o)
-		synctest.Wait()
+		c.mu.Lock()
+		require.LessOrEqual(t, c.freshBytes, int64(testLimit/2))
+		require.Greater(t, c.freshBytes, int64(testLimit/3))
+		c.mu.Unlock()
+		// and not for ever.
 		for i := 400; i < 440; i++ {
 			take(t, c, o, o.keys(i, 1))
 		}

@@ -31,7 +31,7 @@ func (c *Cache) fill(run []*entry, src Source, u urgency) {
 	}
 	reserved := 0
 	for _, e := range run {
-		err := c.reserve(ctx, e.key.Bytes, u, stall)
+		err := c.reserve(ctx, e, u, stall)
 		if err != nil {
 			c.fail(run[reserved:], err, 0)
 			break
@@ -182,6 +182,7 @@ func (c *Cache) fail(run []*entry, err error, reserved int) {
 	c.mu.Lock()
 	for i, e := range run {
 		delete(c.entries, e.key)
+		c.setFreshLocked(e, false)
 		e.state, e.err = failed, err
 		if i < reserved {
 			c.charged -= chargeBytes(e.key.Bytes)

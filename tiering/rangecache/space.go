@@ -1,6 +1,7 @@
 package rangecache
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"os"
@@ -10,7 +11,7 @@ import (
 type urgency int8
 
 const (
-	ahead  urgency = iota // a prefetch: may push out what was read, nothing else
+	ahead  urgency = iota // a prefetch: may push out what was read, up to half of the cache
 	extra                 // wanted by a reader who can do without: never waits
 	needed                // wanted by a reader who holds nothing: waits
 )
@@ -18,15 +19,20 @@ const (
 // reserve charges the space of a range before its file is made (C1), evicting
 // what nobody holds. Where the fill is needed it waits until there is room;
 // stalled is called when that begins.
-func (c *Cache) reserve(ctx context.Context, bytes int64, u urgency, stalled func()) error {
-	need := chargeBytes(bytes)
+func (c *Cache) reserve(ctx context.Context, e *entry, u urgency, stalled func()) error {
+	need := chargeBytes(e.key.Bytes)
 	if need > c.cfg.LimitBytes-baseChargeBytes {
 		return ErrTooLarge
 	}
 	for {
 		c.mu.Lock()
+		if u == ahead && c.freshBytes+need > c.cfg.LimitBytes/2 {
+			c.mu.Unlock()
+			return errNoSpace
+		}
 		if c.charged+need <= c.cfg.LimitBytes {
 			c.charged += need
+			c.setFreshLocked(e, e.pins == 0)
 			c.mu.Unlock()
 			return nil
 		}
@@ -64,18 +70,19 @@ func (c *Cache) reserve(ctx context.Context, bytes int64, u urgency, stalled fun
 }
 
 // victimsLocked takes entries out of the cache until they free n bytes; none
-// where they cannot: what others hold makes more impossible, and a part would
-// be lost for nothing.
+// where they cannot: what others hold makes it impossible, and a part would be
+// lost for nothing.
 func (c *Cache) victimsLocked(n int64, u urgency) []*entry {
 	var victims []*entry
-	freshLeft, used := c.freshBytes, c.used.Front()
-	fresh := c.fresh.Front()
+	fresh, used := c.fresh.Front(), c.used.Front()
+	freshLeft := c.freshBytes
 	for n > 0 {
 		var e *entry
 		switch {
 		// What was read goes before what was brought in for a reader to come,
-		// unless that has grown to half of the cache.
-		case fresh != nil && (freshLeft > c.cfg.LimitBytes/2 || used == nil && u != ahead):
+		// unless that has grown to half of the cache, or the reader has not
+		// come while as much as the cache holds was brought in.
+		case fresh != nil && (c.staleLocked(fresh) || u != ahead && (freshLeft > c.cfg.LimitBytes/2 || used == nil)):
 			e = fresh.Value.(*entry)
 			fresh = fresh.Next()
 			freshLeft -= chargeBytes(e.key.Bytes)
@@ -92,6 +99,10 @@ func (c *Cache) victimsLocked(n int64, u urgency) []*entry {
 		c.forgetLocked(e)
 	}
 	return victims
+}
+
+func (c *Cache) staleLocked(fresh *list.Element) bool {
+	return c.filledBytes-fresh.Value.(*entry).filledAt > c.cfg.LimitBytes
 }
 
 // removeFile removes the file of an entry that is out of the map and gives its
