@@ -282,7 +282,7 @@ func TestPrefetchedRangesOutliveReadOnes(t *testing.T) {
 		c, o := open(t, disk.NewCrash(1)), newObject(1)
 		require.EqualValues(t, 4*chunk, c.Prefetch(o.keys(0, 4), o))
 		synctest.Wait()
-		for i := 100; i < 130; i++ {
+		for i := 100; i < 111; i++ {
 			take(t, c, o, o.keys(i, 1))
 		}
 		before := o.opens.Load()
