@@ -128,11 +128,14 @@ func mustWrite(w io.WriteCloser, src []byte) {
 // growBytes is how much is made at once, at least, while the size is unknown.
 const growBytes = 4096
 
+// idleReadsMax bounds the reads of a decompressor that yield nothing.
+const idleReadsMax = 100
+
 // readAll reads r to its end behind dst, at most bytesMax bytes.
 func readAll(c Codec, dst []byte, r io.Reader, sizeHint, bytesMax int) ([]byte, error) {
 	start := len(dst)
 	dst = growTo(dst, start+min(max(4*sizeHint, growBytes), bytesMax+1))
-	for {
+	for idle := 0; ; {
 		if len(dst) == cap(dst) {
 			dst = growTo(dst, start+min(2*(len(dst)-start), bytesMax+1))
 		}
@@ -145,6 +148,11 @@ func readAll(c Codec, dst []byte, r io.Reader, sizeHint, bytesMax int) ([]byte, 
 		}
 		if errors.Is(err, io.EOF) {
 			return dst, nil
+		}
+		if err == nil && n == 0 {
+			if idle++; idle == idleReadsMax {
+				err = io.ErrNoProgress
+			}
 		}
 		if err != nil {
 			return dst[:start], badCompression(c, err)
@@ -181,37 +189,41 @@ func newZstdWriter() *zstd.Encoder {
 	return w
 }
 
-func newZstdReader() *zstd.Decoder {
-	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true))
+// zstdReader is a decoder with the bound that it was last given.
+type zstdReader struct {
+	decoder  *zstd.Decoder
+	bytesMax int
+}
+
+func newZstdReader() *zstdReader {
+	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		panic(err)
 	}
-	return r
+	return &zstdReader{decoder: r}
 }
 
-// decodeZstd decodes into buffers of rising size: the decoder takes a buffer's
-// capacity for its limit, so that what a frame claims to be allocates nothing.
 func decodeZstd(dst, src []byte, bytesMax int) ([]byte, error) {
-	r := zstdReaders.Get().(*zstd.Decoder)
+	r := zstdReaders.Get().(*zstdReader)
 	defer zstdReaders.Put(r)
-	start := len(dst)
-	if spare := cap(dst) - start; spare > bytesMax {
-		dst = dst[: start : start+bytesMax]
-	}
-	dst = growTo(dst, start+min(max(8*len(src), growBytes), bytesMax))
-	for {
-		out, err := r.DecodeAll(src, dst)
-		size := cap(dst) - start
-		switch {
-		case err == nil:
-			return out, nil
-		case !errors.Is(err, zstd.ErrDecoderSizeExceeded):
-			return dst[:start], badCompression(Zstd, err)
-		case size >= bytesMax:
-			return dst[:start], tooLarge(bytesMax)
+	if r.bytesMax != bytesMax {
+		if err := r.decoder.ResetWithOptions(nil, zstd.WithDecoderMaxMemory(uint64(max(bytesMax, 1)))); err != nil {
+			return dst, badCompression(Zstd, err)
 		}
-		dst = growTo(dst, start+min(4*size, bytesMax))
+		r.bytesMax = bytesMax
 	}
+	// The decoder counts what is in the buffer already, so it gets the rest.
+	start := len(dst)
+	out, err := r.decoder.DecodeAll(src, dst[start:])
+	switch {
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded), err == nil && len(out) > bytesMax:
+		return dst, tooLarge(bytesMax)
+	case err != nil:
+		return dst, badCompression(Zstd, err)
+	case start == 0:
+		return out, nil
+	}
+	return append(dst, out...), nil
 }
 
 func tooLarge(bytesMax int) error {

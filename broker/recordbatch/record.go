@@ -44,14 +44,15 @@ type cursor struct {
 }
 
 // next moves to the next record, and reports false where its bytes are not a
-// record.
+// record. It is on the path of every uncompressed append, hence the first bytes
+// looked at in place: most numbers of most records are one byte long.
 func (c *cursor) next() bool {
 	size, pos, ok := varint(c.p, c.pos)
-	if !ok || size < 0 || int(size) > len(c.p)-pos || size == 0 {
+	if !ok || size <= 0 || int(size) > len(c.p)-pos {
 		return false
 	}
 	end := pos + int(size)
-	p := c.p[:end]
+	p := c.p[:end:end]
 	c.attributes = int8(p[pos])
 	if c.timestampDelta, pos, ok = varlong(p, pos+1); !ok {
 		return false
@@ -65,6 +66,17 @@ func (c *cursor) next() bool {
 	if c.value, pos, ok = varbytes(p, pos); !ok {
 		return false
 	}
+	c.pos = end
+	if pos == end-1 && p[pos] == 0 {
+		c.headerCount, c.headers = 0, nil
+		return true
+	}
+	return c.nextHeaders(p, pos)
+}
+
+// nextHeaders checks the headers, which end the record.
+func (c *cursor) nextHeaders(p []byte, pos int) bool {
+	var ok bool
 	if c.headerCount, pos, ok = varint(p, pos); !ok || c.headerCount < 0 {
 		return false
 	}
@@ -78,8 +90,7 @@ func (c *cursor) next() bool {
 			return false
 		}
 	}
-	c.pos = end
-	return pos == end
+	return pos == len(p)
 }
 
 // appendHeaders decodes the headers of the current record.
@@ -97,13 +108,17 @@ func (c *cursor) appendHeaders(dst []Header) []Header {
 // varint reads a zigzag int32 of at most five bytes; like Kafka, it takes
 // encodings that are longer than they need be.
 func varint(p []byte, pos int) (int32, int, bool) {
-	if pos < len(p) && p[pos] < 0x80 {
+	if uint(pos) < uint(len(p)) && p[pos] < 0x80 {
 		u := uint32(p[pos])
 		return int32(u>>1) ^ -int32(u&1), pos + 1, true
 	}
+	return varintLong(p, pos)
+}
+
+func varintLong(p []byte, pos int) (int32, int, bool) {
 	var u uint32
 	for shift := 0; shift < 35; shift += 7 {
-		if pos >= len(p) {
+		if uint(pos) >= uint(len(p)) {
 			return 0, pos, false
 		}
 		b := p[pos]
@@ -118,13 +133,9 @@ func varint(p []byte, pos int) (int32, int, bool) {
 
 // varlong reads a zigzag int64 of at most ten bytes.
 func varlong(p []byte, pos int) (int64, int, bool) {
-	if pos < len(p) && p[pos] < 0x80 {
-		u := uint64(p[pos])
-		return int64(u>>1) ^ -int64(u&1), pos + 1, true
-	}
 	var u uint64
 	for shift := 0; shift < 70; shift += 7 {
-		if pos >= len(p) {
+		if uint(pos) >= uint(len(p)) {
 			return 0, pos, false
 		}
 		b := p[pos]

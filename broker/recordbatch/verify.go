@@ -58,7 +58,7 @@ func (b Batch) Verify() error {
 	if crc := b.ComputeCRC(); crc != b.CRC() {
 		return fmt.Errorf("%w: stored %08x, computed %08x", ErrBadCRC, b.CRC(), crc)
 	}
-	if b.RecordCount() < 0 || b.LastOffsetDelta() < 0 || b.RecordCount() > b.LastOffsetDelta()+1 && b.LastOffsetDelta() < 1<<31-1 {
+	if b.RecordCount() < 0 || b.LastOffsetDelta() < 0 || int64(b.RecordCount()) > int64(b.LastOffsetDelta())+1 {
 		return fmt.Errorf("%w: %d records, last offset delta %d", ErrBadCount, b.RecordCount(), b.LastOffsetDelta())
 	}
 	if !b.Compression().Valid() {
