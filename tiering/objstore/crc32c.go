@@ -64,6 +64,9 @@ func RangeCRC32C(body Body, off, n int64) (uint32, error) {
 			return crc, nil
 		}
 	}
+	if n == 0 {
+		return 0, nil
+	}
 	h := crc32.New(castagnoli)
 	buf := make([]byte, min(n, readBufferBytes))
 	got, err := io.CopyBuffer(onlyWriter{h}, onlyReader{io.NewSectionReader(body, off, n)}, buf)
