@@ -19,6 +19,8 @@ var (
 	// ErrOffsetNotAvailable: the high watermark has not reached this leader's
 	// first offset yet.
 	ErrOffsetNotAvailable = errors.New("offset not available yet")
+	// ErrUnsupportedTimestamp: a special timestamp that nobody defined.
+	ErrUnsupportedTimestamp = errors.New("unsupported special timestamp")
 	// ErrCorruptBatch: length, CRC or framing of a produced batch is wrong.
 	ErrCorruptBatch = errors.New("corrupt record batch")
 	// ErrUnsupportedMagic: a message format that this log does not take.
@@ -37,6 +39,11 @@ var (
 	ErrOutOfOrderSequence = errors.New("out of order sequence number")
 	// ErrInvalidProducerEpoch: the producer was fenced by a newer one.
 	ErrInvalidProducerEpoch = errors.New("fenced producer epoch")
+	// ErrInvalidTxnState: a batch outside the transaction that its producer
+	// has open.
+	ErrInvalidTxnState = errors.New("invalid transaction state")
+	// ErrCoordinatorFenced: a marker of a former transaction coordinator.
+	ErrCoordinatorFenced = errors.New("fenced transaction coordinator")
 	// ErrNotEnoughReplicas: the in-sync set is below min.insync.replicas, and
 	// nothing was appended.
 	ErrNotEnoughReplicas = errors.New("not enough in-sync replicas")

@@ -2,168 +2,237 @@ package partition
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"strandline/broker/locallog"
-	"strandline/broker/producerstate"
 	"strandline/metadata/cluster"
-	"strandline/metadata/disk"
+	"strandline/metadata/config"
 )
 
-// Origin tells who appends.
-type Origin int8
+// Config is what a replica is made of. Log, Self, TopicPartition, Topic and
+// Settings are needed, the rest may be absent.
+type Config struct {
+	TopicPartition cluster.TopicPartition
+	Topic          string // the topic's name
+	Self           cluster.BrokerID
+	Settings       config.Topic
+	// Log is the replica's log, open. The partition owns it from New on and
+	// is its only writer.
+	Log *locallog.Log
+	// HighWatermark is the one last checkpointed, NoOffset if unknown.
+	HighWatermark cluster.Offset
 
-// Origins of an append.
-const (
-	// FromClient: a produce request; the strictest checks.
-	FromClient Origin = iota
-	// FromCoordinator: a coordinator or a transaction marker of this broker.
-	FromCoordinator
-)
-
-// AppendRequest is one append to one partition.
-type AppendRequest struct {
-	// Records holds whole batches. They are patched in place (base offset,
-	// leader epoch, for LogAppendTime the timestamp) and not kept after
-	// Append returned.
-	Records            []byte
-	CurrentLeaderEpoch cluster.LeaderEpoch // NoLeaderEpoch: not checked
-	RequiredAcks       int16               // 0, 1 or -1 (all)
-	Origin             Origin
+	Remote     RemoteLog          // nil: no tier
+	Keeper     LogStartKeeper     // nil: no tier
+	Checkpoint LogStartCheckpoint // nil: log starts of partitions without a tier are not kept
+	// FlushSlots bounds the syncs of a log directory that run at once: a
+	// value is sent before one and received after it. Nil: no bound.
+	FlushSlots chan struct{}
+	// DiskFull says that the free space of the log directory is below its
+	// reserve. Nil: never.
+	DiskFull func() bool
+	// OnOffline is told once why the replica went offline. It must not block
+	// and must not call back.
+	OnOffline func(error)
+	// Now is the clock; nil: time.Now.
+	Now    func() time.Time
+	Logger *slog.Logger
 }
 
-// AppendResult is the outcome of an append.
-type AppendResult struct {
-	BaseOffset     cluster.Offset // of the first record, the original's for a duplicate
-	LastOffset     cluster.Offset
-	LogAppendTime  int64 // ms; -1 unless the topic stamps records itself
-	LogStartOffset cluster.Offset
-	LeaderEpoch    cluster.LeaderEpoch
-	Duplicate      bool // the batch had been appended before
-}
+// Partition is one hosted replica. All methods may be called from several
+// goroutines at once.
+type Partition struct {
+	cfg  Config
+	name string // topic-partition, for messages
+	log  *locallog.Log
 
-// Tier says where bytes were read from.
-type Tier int8
+	role     atomic.Pointer[role]
+	settings atomic.Pointer[config.Topic]
+	offline  atomic.Pointer[offlineError]
 
-// Tiers.
-const (
-	Local Tier = iota
-	Remote
-)
+	// Bounds, for readers without a lock: written under mu, highWatermark
+	// before lastStable, and read in the other order (P1).
+	highWatermark atomic.Int64
+	lastStable    atomic.Int64
 
-func (t Tier) String() string {
-	if t == Remote {
-		return "remote"
+	// writeMu is the single-writer rule of the log; see the package comment.
+	writeMu sync.Mutex
+
+	flushers sync.WaitGroup
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+
+	mu struct {
+		sync.Mutex
+		waiters map[*Waiter]struct{}
+		// followers are the log end offsets of the other replicas, as their
+		// fetches under the present leader epoch told.
+		followers map[cluster.BrokerID]cluster.Offset
+		// end is the log's end offset as far as unstable takes it into account.
+		end cluster.Offset
+		// unstable is the first offset of a transaction that is open, or whose
+		// marker is not below the high watermark; the highest Offset if none.
+		unstable cluster.Offset
+		flush    commitQueue // appends that wait for FlushedOffset
+		commit   commitQueue // appends that wait for HighWatermark
+		flushing bool
+		closed   bool
 	}
-	return "local"
 }
 
-// ReadRequest is one read of one partition.
-type ReadRequest struct {
-	Offset             cluster.Offset
-	MaxBytes           int
-	MinOneBatch        bool // return the first batch even where it is larger than MaxBytes
-	ReadCommitted      bool
-	CurrentLeaderEpoch cluster.LeaderEpoch // NoLeaderEpoch: not checked
-	LastFetchedEpoch   cluster.LeaderEpoch // NoLeaderEpoch: not checked
-	Replica            cluster.BrokerID    // NoBroker: a consumer
+// role is what the replica is; immutable once stored.
+type role struct {
+	Leadership
+	leading    bool
+	epochStart cluster.Offset // of this leader, where leading
 }
 
-// ReadResult is what a read found. Offsets are always set where the error is
-// nil. The caller owns the regions and releases each of them once.
-type ReadResult struct {
-	Regions          []disk.Region
-	Bytes            int
-	NextOffset       cluster.Offset // exclusive end of the batches returned; Offset of the request where none
-	HighWatermark    cluster.Offset
-	LastStableOffset cluster.Offset
-	LogStartOffset   cluster.Offset
-	Aborted          []producerstate.AbortedTxn // for ReadCommitted
-	Tier             Tier                       // of the bytes, for metrics
-	// Remote says that the offset lies in the remote tier only: nothing was
-	// read, ReadRemote will.
-	Remote bool
-	// Diverging is set where LastFetchedEpoch does not fit this log: nothing
-	// was read, the follower truncates.
-	Diverging *Divergence
-}
+type offlineError struct{ err error }
 
-// Divergence is the end of the newest epoch that both logs may share.
-type Divergence struct {
-	LeaderEpoch cluster.LeaderEpoch
-	EndOffset   cluster.Offset // exclusive
-}
-
-// Release gives back every region.
-func (r *ReadResult) Release() {
-	for _, region := range r.Regions {
-		region.Release()
+// New makes a replica without a role of an open log. Become gives it one.
+func New(cfg Config) *Partition {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
-	r.Regions = nil
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Partition{cfg: cfg, log: cfg.Log, name: fmt.Sprintf("%s-%d", cfg.Topic, cfg.TopicPartition.Partition)}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.mu.waiters = map[*Waiter]struct{}{}
+	p.mu.followers = map[cluster.BrokerID]cluster.Offset{}
+	settings := cfg.Settings
+	p.settings.Store(&settings)
+	p.role.Store(&role{Leadership: Leadership{Leader: cluster.NoBroker, LeaderEpoch: cluster.NoLeaderEpoch}})
+	mark := max(p.log.StartOffset(), min(cfg.HighWatermark, p.log.EndOffset()))
+	p.highWatermark.Store(int64(mark))
+	p.writeMu.Lock()
+	defer p.writeMu.Unlock()
+	p.takeEnd()
+	return p
 }
 
-// Special timestamps of ListOffset.
-const (
-	LatestTimestamp        int64 = -1
-	EarliestTimestamp      int64 = -2
-	MaxTimestamp           int64 = -3
-	EarliestLocalTimestamp int64 = -4
-	LatestTieredTimestamp  int64 = -5
-	EarliestPendingUpload  int64 = -6
-)
+// TopicPartition returns the partition's name by topic id.
+func (p *Partition) TopicPartition() cluster.TopicPartition { return p.cfg.TopicPartition }
 
-// ListOffsetRequest asks for an offset by time or by a special timestamp.
-type ListOffsetRequest struct {
-	Timestamp          int64 // ms since 1970, or one of the special timestamps
-	ReadCommitted      bool
-	Replica            cluster.BrokerID    // NoBroker: a consumer
-	CurrentLeaderEpoch cluster.LeaderEpoch // NoLeaderEpoch: not checked
+// Topic returns the topic's name.
+func (p *Partition) Topic() string { return p.cfg.Topic }
+
+// Settings returns the topic's effective configuration.
+func (p *Partition) Settings() config.Topic { return *p.settings.Load() }
+
+// HighWatermark returns the exclusive bound of what a consumer may see.
+func (p *Partition) HighWatermark() cluster.Offset { return cluster.Offset(p.highWatermark.Load()) }
+
+// LastStableOffset returns the exclusive bound below which every transaction is
+// decided.
+func (p *Partition) LastStableOffset() cluster.Offset { return cluster.Offset(p.lastStable.Load()) }
+
+// LogStartOffset returns the first offset that a client may read.
+func (p *Partition) LogStartOffset() cluster.Offset { return p.log.StartOffset() }
+
+// LogEndOffset returns the next offset to be written.
+func (p *Partition) LogEndOffset() cluster.Offset { return p.log.EndOffset() }
+
+// FlushedOffset returns the bound of what survives a power loss; it is the
+// recovery point to checkpoint.
+func (p *Partition) FlushedOffset() cluster.Offset { return p.log.FlushedOffset() }
+
+// SetConfig changes the topic's effective configuration while the replica runs.
+func (p *Partition) SetConfig(settings config.Topic) {
+	p.settings.Store(&settings)
+	p.log.SetSettings(LogSettings(settings))
+	p.advance()
 }
 
-// ListOffsetResult answers it: offset -1 and timestamp -1 where there is none.
-type ListOffsetResult struct {
-	Offset      cluster.Offset
-	Timestamp   int64 // ms; -1 for special timestamps other than MaxTimestamp
-	LeaderEpoch cluster.LeaderEpoch
+// LogSettings are the settings of the log below that follow from a topic's.
+func LogSettings(t config.Topic) locallog.Settings {
+	s := locallog.Settings{
+		SegmentBytes: t.SegmentBytes, SegmentAge: t.SegmentAge, SegmentJitter: t.SegmentJitter,
+		IndexBytes: int(t.IndexBytes), IndexIntervalBytes: int(t.IndexInterval),
+		FileDeleteDelay: t.FileDeleteDelay,
+	}
+	if t.FlushMessages < config.Unlimited {
+		s.FlushMessages = t.FlushMessages
+	}
+	if t.FlushInterval < config.Forever {
+		s.FlushInterval = t.FlushInterval
+	}
+	return s
 }
 
-// Waiter is woken by a partition that it was added to: a value arrives in C
-// when the high watermark, the last stable offset, the log start offset or the
-// role changed. C has room for one value; a Waiter may be added to several
-// partitions. To miss nothing, add first, then read, then wait.
-type Waiter struct{ C chan struct{} }
+// flushed says that flush.messages=1: P2 holds.
+func flushed(t *config.Topic) bool { return t.FlushMessages == 1 }
 
-// NewWaiter returns a waiter.
-func NewWaiter() *Waiter { return &Waiter{C: make(chan struct{}, 1)} }
-
-// Leadership is what the image says of the partition.
-type Leadership struct {
-	Leader         cluster.BrokerID // NoBroker: none
-	LeaderEpoch    cluster.LeaderEpoch
-	PartitionEpoch cluster.PartitionEpoch
-	Replicas       []cluster.BrokerID
-	ISR            []cluster.BrokerID
+// online returns why nothing can be served, or nil.
+func (p *Partition) online() error {
+	if o := p.offline.Load(); o != nil {
+		return o.err
+	}
+	return nil
 }
 
-// Status describes the replica for tools.
-type Status struct {
-	Topic               string
-	Partition           cluster.TopicPartition
-	Leader              cluster.BrokerID
-	LeaderEpoch         cluster.LeaderEpoch
-	Leading             bool
-	Tiered              bool
-	LogStartOffset      cluster.Offset
-	LocalLogStartOffset cluster.Offset
-	RemoteEndOffset     cluster.Offset // LogStartOffset where nothing is remote
-	LastStableOffset    cluster.Offset
-	HighWatermark       cluster.Offset
-	FlushedOffset       cluster.Offset
-	LogEndOffset        cluster.Offset
-	LocalBytes          int64
-	Segments            []locallog.SegmentInfo
-	PendingSegments     int   // sealed, not yet remote (tiered only)
-	PendingBytes        int64 // of those
-	Offline             error // why the replica is offline; nil: it is not
+// fail takes the replica offline for good: what waits fails, and so does
+// everything that comes.
+func (p *Partition) fail(cause error) error {
+	err := p.wrap(ErrStorage, cause)
+	if !p.offline.CompareAndSwap(nil, &offlineError{err}) {
+		return p.online()
+	}
+	p.cfg.Logger.Error("replica offline", "partition", p.name, "err", cause)
+	p.mu.Lock()
+	p.failCommitsLocked(err)
+	p.wakeLocked()
+	p.mu.Unlock()
+	if p.cfg.OnOffline != nil {
+		p.cfg.OnOffline(err)
+	}
+	return err
 }
 
-var _ = context.Background
+// storage turns an error of the log into one of ours; it takes the replica
+// offline unless the log is usable after it.
+func (p *Partition) storage(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, locallog.ErrOffsetOutOfRange), errors.Is(err, locallog.ErrNotLocal):
+		return p.wrap(ErrOffsetOutOfRange, err)
+	case errors.Is(err, locallog.ErrNoSpace):
+		return p.wrap(ErrDiskFull, err)
+	case errors.Is(err, locallog.ErrClosed):
+		return p.wrap(ErrClosed, err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	return p.fail(err)
+}
+
+func (p *Partition) wrap(kind, cause error) error {
+	if cause == nil || errors.Is(cause, kind) {
+		return fmt.Errorf("%s: %w", p.name, errors.Join(kind))
+	}
+	return fmt.Errorf("%s: %w: %w", p.name, kind, cause)
+}
+
+// Close ends the replica: it serves nothing any more, what waits fails, and the
+// log is closed. With clean the log is synced, so that the next start need not
+// scan it; an error means that it must. Idempotent.
+func (p *Partition) Close(clean bool) error {
+	p.offline.CompareAndSwap(nil, &offlineError{p.wrap(ErrClosed, nil)})
+	p.mu.Lock()
+	p.mu.closed = true
+	p.failCommitsLocked(p.wrap(ErrClosed, nil))
+	p.wakeLocked()
+	p.mu.Unlock()
+	p.cancel()
+	p.flushers.Wait()
+	p.writeMu.Lock()
+	defer p.writeMu.Unlock()
+	return p.log.Close(clean)
+}

@@ -1,0 +1,76 @@
+package partition
+
+import (
+	"fmt"
+
+	"strandline/broker/locallog"
+	"strandline/broker/producerstate"
+	"strandline/metadata/cluster"
+)
+
+// Leading returns the leader epoch, and whether this replica leads under it.
+func (p *Partition) Leading() (cluster.LeaderEpoch, bool) {
+	r := p.role.Load()
+	return r.LeaderEpoch, r.leading && p.online() == nil
+}
+
+// Status describes the replica.
+func (p *Partition) Status() Status {
+	r, b := p.role.Load(), p.bounds()
+	s := Status{
+		Topic: p.cfg.Topic, Partition: p.cfg.TopicPartition,
+		Leader: r.Leader, LeaderEpoch: r.LeaderEpoch, Leading: r.leading,
+		Tiered:         p.settings.Load().Tiered,
+		LogStartOffset: b.start, LocalLogStartOffset: p.log.LocalStartOffset(), RemoteEndOffset: p.remoteEnd(),
+		LastStableOffset: b.stable, HighWatermark: b.mark, FlushedOffset: p.log.FlushedOffset(), LogEndOffset: b.end,
+		LocalBytes: p.log.Bytes(), Segments: p.log.Segments(), Offline: p.online(),
+	}
+	for _, segment := range s.Segments {
+		if s.Tiered && segment.Sealed && segment.Next > s.RemoteEndOffset {
+			s.PendingSegments++
+			s.PendingBytes += segment.Bytes
+			if s.OldestPending.IsZero() {
+				s.OldestPending = segment.Modified
+			}
+		}
+	}
+	return s
+}
+
+// Archivable returns the sealed segments that reach past from and may leave for
+// the tier, in order, and the leader epoch to publish them under: wholly below
+// the last stable offset and the flushed one (P5). It returns none where this
+// replica does not lead.
+func (p *Partition) Archivable(from cluster.Offset) ([]locallog.SegmentInfo, cluster.LeaderEpoch) {
+	r := p.role.Load()
+	if !r.leading || p.online() != nil {
+		return nil, r.LeaderEpoch
+	}
+	bound := min(p.LastStableOffset(), p.log.FlushedOffset())
+	var out []locallog.SegmentInfo
+	for _, segment := range p.log.Segments() {
+		if segment.Sealed && segment.Next > from && segment.Next <= bound {
+			out = append(out, segment)
+		}
+	}
+	return out, r.LeaderEpoch
+}
+
+// OpenSealed opens the sealed segment with that base offset for the archive.
+func (p *Partition) OpenSealed(base cluster.Offset) (*locallog.SealedView, error) {
+	if err := p.online(); err != nil {
+		return nil, err
+	}
+	view, err := p.log.Sealed(base)
+	if err != nil {
+		return nil, fmt.Errorf("%s: sealed segment %d: %w", p.name, base, err)
+	}
+	return view, nil
+}
+
+// Producers describes the producers that the partition remembers.
+func (p *Partition) Producers() []producerstate.Entry {
+	p.writeMu.Lock()
+	defer p.writeMu.Unlock()
+	return p.log.Producers().Entries()
+}
