@@ -142,10 +142,21 @@ func (i *Image) Topics() iter.Seq[*Topic] { return i.TopicsFrom("") }
 // TopicsFrom yields the visible topics whose name is at or after from, by name.
 func (i *Image) TopicsFrom(from string) iter.Seq[*Topic] {
 	return func(yield func(*Topic) bool) {
-		it := i.byName.Root().Iterator()
-		it.SeekLowerBound([]byte(from))
-		for _, t, ok := it.Next(); ok; _, t, ok = it.Next() {
+		for _, t := range walk(i.byName, from) {
 			if !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+// walk yields a tree's topics from a key on, in the order of keys.
+func walk(tree *iradix.Tree[*Topic], from string) iter.Seq2[[]byte, *Topic] {
+	return func(yield func([]byte, *Topic) bool) {
+		it := tree.Root().Iterator()
+		it.SeekLowerBound([]byte(from))
+		for k, t, ok := it.Next(); ok; k, t, ok = it.Next() {
+			if !yield(k, t) {
 				return
 			}
 		}
