@@ -1,0 +1,227 @@
+package tier
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"strandline/broker/recordbatch"
+	"strandline/integration/kit"
+	"strandline/metadata/cluster"
+)
+
+// The same seeded workload runs against servers that differ in nothing that a
+// client may see: tier on or off, segment size, restarts. What is fetched must
+// be the same batches, byte for byte, partitionLeaderEpoch apart.
+
+// operation is one step of the workload.
+type operation struct {
+	partition    int32
+	records      []byte // a batch to produce, or
+	deleteBefore int64  // records to delete
+}
+
+func workload(seed uint64, count int) []operation {
+	r := rand.New(rand.NewPCG(seed, 3))
+	now := time.Now().UnixMilli()
+	codecs := []recordbatch.Codec{recordbatch.None, recordbatch.None, recordbatch.Gzip, recordbatch.Snappy, recordbatch.LZ4, recordbatch.Zstd}
+	var ops []operation
+	sequence, next := [2]int32{}, [2]int64{}
+	for range count {
+		p := int32(r.IntN(2))
+		if r.IntN(60) == 0 && next[p] > 50 {
+			ops = append(ops, operation{partition: p, deleteBefore: 1 + r.Int64N(next[p]/8+1)})
+			continue
+		}
+		n := 1 + r.IntN(3)*r.IntN(12)
+		b := recordbatch.NewBuilder(recordbatch.Options{Codec: codecs[r.IntN(len(codecs))],
+			Producer: &recordbatch.Producer{ID: cluster.ProducerID(900 + int64(p)), Epoch: 0, BaseSequence: sequence[p]}})
+		for range n {
+			value := make([]byte, r.IntN(2000))
+			for i := range value {
+				value[i] = byte(r.Uint32())
+			}
+			b.Add(now-int64(r.IntN(100_000)), []byte(fmt.Sprint(r.IntN(50))), value, recordbatch.Header{Key: "h", Value: []byte{byte(n)}})
+		}
+		sequence[p] += int32(n)
+		next[p] += int64(n)
+		ops = append(ops, operation{partition: p, records: b.Build()})
+	}
+	return ops
+}
+
+// variant is one configuration to run the workload under.
+type variant struct {
+	name         string
+	tiered       bool
+	segmentBytes int
+	restarts     int
+	plant        string
+}
+
+// play runs the workload and returns everything that can be fetched from each
+// partition.
+func play(t *testing.T, m *kit.MinIO, v variant, ops []operation) ([2][]byte, error) {
+	t.Helper()
+	set := map[string]string{
+		"log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "100", "log.segment.delete.delay.ms": "100",
+		"remote.log.manager.task.interval.ms": "100", "remote.manifest.interval.ms": "200",
+	}
+	configs := map[string]string{"internal.segment.bytes": fmt.Sprint(v.segmentBytes)}
+	if v.tiered {
+		for k, val := range m.Properties("metamorphic-" + v.name) {
+			set[k] = val
+		}
+		configs["local.retention.bytes"] = "1"
+	}
+	s := kit.New(t, t.TempDir(), set)
+	s.Env("STRANDLINE_PLANT=" + v.plant)
+	s.MustStart()
+	defer s.Kill()
+	createTopic(t, s.Addr, "m", 2, configs)
+	c := kit.Dial(t, s.Addr)
+	for i, op := range ops {
+		if v.restarts > 0 && i > 0 && i%(len(ops)/(v.restarts+1)) == 0 {
+			s.Restart(i%2 == 0)
+			c = kit.Dial(t, s.Addr)
+		}
+		apply(t, c, op)
+	}
+	if v.tiered {
+		kit.Eventually(t, 30*time.Second, "most of the log is remote only", func() bool {
+			for _, p := range status(t, s).Partitions {
+				if p.PendingSegments > 0 || p.LocalStartOffset == 0 {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	var all [2][]byte
+	for p := range int32(2) {
+		got, err := fetchAll(t, kit.Dial(t, s.Addr), "m", p, uint64(v.segmentBytes))
+		if err != nil {
+			return all, err
+		}
+		all[p] = got
+	}
+	return all, nil
+}
+
+func apply(t *testing.T, c *kit.Raw, op operation) {
+	t.Helper()
+	if op.records != nil {
+		resp := c.Call(kit.Produce(9, "m", op.partition, bytes.Clone(op.records))).(*kmsg.ProduceResponse)
+		require.Zero(t, resp.Topics[0].Partitions[0].ErrorCode)
+		return
+	}
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.Version, req.TimeoutMillis = 2, 10000
+	rt := kmsg.NewDeleteRecordsRequestTopic()
+	rt.Topic = "m"
+	rp := kmsg.NewDeleteRecordsRequestTopicPartition()
+	rp.Partition, rp.Offset = op.partition, op.deleteBefore
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	resp := c.Call(req).(*kmsg.DeleteRecordsResponse)
+	require.Zero(t, resp.Topics[0].Partitions[0].ErrorCode)
+}
+
+// fetchAll reads a partition with fetches of many sizes and returns its batches
+// with partitionLeaderEpoch zeroed. It checks I8 on the way.
+func fetchAll(t *testing.T, c *kit.Raw, topic string, partition int32, seed uint64) ([]byte, error) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 5))
+	probe := c.Call(kit.Fetch(12, topic, partition, 0, 1)).(*kmsg.FetchResponse).Topics[0].Partitions[0]
+	offset := probe.LogStartOffset
+	var all []byte
+	for stalls := 0; ; {
+		resp := c.Call(kit.Fetch(12, topic, partition, offset, int32(1+r.IntN(200_000)))).(*kmsg.FetchResponse)
+		p := resp.Topics[0].Partitions[0]
+		if p.ErrorCode != 0 {
+			return nil, fmt.Errorf("fetch at %d: code %d", offset, p.ErrorCode)
+		}
+		if offset >= p.HighWatermark {
+			return all, nil
+		}
+		next, got, err := wholeBatches(p.RecordBatches, offset)
+		if err != nil {
+			return nil, err
+		}
+		if next == offset {
+			if stalls++; stalls > 50 {
+				return nil, fmt.Errorf("no progress at offset %d of %d", offset, p.HighWatermark)
+			}
+			continue
+		}
+		stalls = 0
+		all = append(all, got...)
+		offset = next
+	}
+}
+
+// wholeBatches cuts a trailing part of a batch off and checks the rest.
+func wholeBatches(b []byte, offset int64) (next int64, whole []byte, err error) {
+	next = offset
+	for len(b) >= recordbatch.HeaderBytes {
+		size := 12 + int(binary.BigEndian.Uint32(b[8:]))
+		if size > len(b) {
+			break
+		}
+		one := recordbatch.Batch(b[:size])
+		if err := one.Verify(); err != nil {
+			return 0, nil, fmt.Errorf("batch at %d: %w", one.BaseOffset(), err)
+		}
+		if int64(one.NextOffset()) <= next {
+			return 0, nil, fmt.Errorf("batch %d..%d does not reach past %d", one.BaseOffset(), one.LastOffset(), next)
+		}
+		if len(whole) > 0 && int64(one.BaseOffset()) != next {
+			return 0, nil, fmt.Errorf("gap: batch %d after %d", one.BaseOffset(), next)
+		}
+		next = int64(one.NextOffset())
+		one.SetPartitionLeaderEpoch(0)
+		whole = append(whole, one...)
+		b = b[size:]
+	}
+	return next, whole, nil
+}
+
+func TestTierOnEqualsTierOff(t *testing.T) {
+	m := kit.StartMinIO(t, "strandline")
+	seed, count := uint64(time.Now().UnixNano()), 300
+	if kit.Long() {
+		count = 3000
+	}
+	t.Logf("seed %d", seed)
+	ops := workload(seed, count)
+	want, err := play(t, m, variant{name: "off", segmentBytes: 1 << 20}, ops)
+	require.NoError(t, err)
+	require.NotEmpty(t, want[0])
+	for _, v := range []variant{
+		{name: "off-small", segmentBytes: 20_000, restarts: 1},
+		{name: "on-tiny", tiered: true, segmentBytes: 8_000},
+		{name: "on-small", tiered: true, segmentBytes: 30_000, restarts: 2},
+		{name: "on-large", tiered: true, segmentBytes: 100_000, restarts: 1},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			got, err := play(t, m, v, ops)
+			require.NoError(t, err)
+			for p := range want {
+				require.True(t, bytes.Equal(want[p], got[p]), "partition %d: %d bytes with the tier off, %d with %s", p, len(want[p]), len(got[p]), v.name)
+			}
+		})
+	}
+	for _, plant := range []string{"seam-shift", "seam-drop"} {
+		t.Run("catches "+plant, func(t *testing.T) {
+			got, err := play(t, m, variant{name: plant, tiered: true, segmentBytes: 8_000, plant: plant}, ops)
+			t.Logf("found: %v", err)
+			require.True(t, err != nil || !bytes.Equal(want[0], got[0]) || !bytes.Equal(want[1], got[1]), "the planted bug is seen")
+		})
+	}
+}
