@@ -114,6 +114,9 @@ func (b *Builder) UncompressedBytes() int { return HeaderBytes + len(b.records) 
 // built again.
 func (b *Builder) Build() Batch {
 	o := b.options
+	if b.count == 0 {
+		o.Codec = None // nothing to compress, and not every codec makes something of it
+	}
 	size := HeaderBytes
 	if o.Codec == None {
 		size += len(b.records)

@@ -189,6 +189,10 @@ func newZstdWriter() *zstd.Encoder {
 	return w
 }
 
+// zstdWindowBytes is the window that every decoder should support (RFC 8878),
+// and that of level 19; those above need a bound of up to 128 MiB.
+const zstdWindowBytes = 8 << 20
+
 // zstdReader is a decoder with the bound that it was last given.
 type zstdReader struct {
 	decoder  *zstd.Decoder
@@ -206,11 +210,13 @@ func newZstdReader() *zstdReader {
 func decodeZstd(dst, src []byte, bytesMax int) ([]byte, error) {
 	r := zstdReaders.Get().(*zstdReader)
 	defer zstdReaders.Put(r)
-	if r.bytesMax != bytesMax {
-		if err := r.decoder.ResetWithOptions(nil, zstd.WithDecoderMaxMemory(uint64(max(bytesMax, 1)))); err != nil {
+	// The decoder's bound is also that of the window, and even a small frame
+	// may have a large one.
+	if limit := max(bytesMax, zstdWindowBytes); r.bytesMax != limit {
+		if err := r.decoder.ResetWithOptions(nil, zstd.WithDecoderMaxMemory(uint64(limit))); err != nil {
 			return dst, badCompression(Zstd, err)
 		}
-		r.bytesMax = bytesMax
+		r.bytesMax = limit
 	}
 	// The decoder counts what is in the buffer already, so it gets the rest.
 	start := len(dst)

@@ -39,7 +39,7 @@ func (b Batch) Marker() (Marker, bool, error) {
 	if !w.next() {
 		return Marker{}, false, w.err
 	}
-	key, value := w.c.key, w.c.value
+	key, value := w.c.key(), w.c.value()
 	if len(key) < 4 {
 		return Marker{}, false, fmt.Errorf("%w: control key of %d bytes", ErrBadRecord, len(key))
 	}

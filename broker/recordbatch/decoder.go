@@ -70,8 +70,8 @@ func (d *Decoder) Records(b Batch) iter.Seq2[Record, error] {
 			r := Record{
 				Offset:      w.offset(),
 				Timestamp:   w.timestamp(),
-				Key:         w.c.key,
-				Value:       w.c.value,
+				Key:         w.c.key(),
+				Value:       w.c.value(),
 				Attributes:  w.c.attributes,
 				OffsetDelta: w.c.offsetDelta,
 			}
@@ -100,13 +100,14 @@ type walk struct {
 	maxTimestamp   int64
 	logAppendTime  bool
 	lastDelta      int32
+	lastDeltaMax   int32
 }
 
 func newWalk(b Batch, payload []byte) walk {
 	return walk{
 		b: b, c: cursor{p: payload}, index: -1, count: b.RecordCount(),
 		firstTimestamp: b.FirstTimestamp(), maxTimestamp: b.MaxTimestamp(),
-		logAppendTime: b.LogAppendTime(), lastDelta: -1,
+		logAppendTime: b.LogAppendTime(), lastDelta: -1, lastDeltaMax: b.LastOffsetDelta(),
 	}
 }
 
@@ -128,8 +129,8 @@ func (w *walk) next() bool {
 		return false
 	}
 	w.index++
-	if w.c.offsetDelta <= w.lastDelta || w.c.offsetDelta > w.b.LastOffsetDelta() {
-		w.err = fmt.Errorf("%w: index %d has offset delta %d after %d in a batch to %d", ErrBadRecord, w.index, w.c.offsetDelta, w.lastDelta, w.b.LastOffsetDelta())
+	if w.c.offsetDelta <= w.lastDelta || w.c.offsetDelta > w.lastDeltaMax {
+		w.err = fmt.Errorf("%w: index %d has offset delta %d after %d in a batch to %d", ErrBadRecord, w.index, w.c.offsetDelta, w.lastDelta, w.lastDeltaMax)
 		return false
 	}
 	w.lastDelta = w.c.offsetDelta

@@ -103,7 +103,7 @@ func (b Batch) examine(rules *Rules, d *Decoder) (Findings, error) {
 			found.MaxTimestamp = ts
 		}
 		switch {
-		case keysRequired && w.c.key == nil:
+		case keysRequired && w.c.keyBytes < 0:
 			rejected = rejected.add(ErrInvalid, w.index, "Compacted topic cannot accept message without key")
 		case bounds.refuses(ts):
 			rejected = rejected.add(ErrInvalidTimestamp, w.index, bounds.message(ts))
@@ -196,7 +196,7 @@ func NullKeys(b Batch, d *Decoder, max int) ([]int32, error) {
 	var indexes []int32
 	w := newWalk(b, p)
 	for w.next() {
-		if w.c.key == nil && len(indexes) < max {
+		if w.c.keyBytes < 0 && len(indexes) < max {
 			indexes = append(indexes, w.index)
 		}
 	}

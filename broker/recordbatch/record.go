@@ -29,136 +29,156 @@ type Record struct {
 	OffsetDelta int32
 }
 
-// cursor walks the records of a decompressed payload without allocating.
+// cursor walks the records of a decompressed payload without allocating. It
+// notes positions and cuts out the slices that are asked for.
 type cursor struct {
 	p   []byte
 	pos int
 
-	// The record that next stopped at.
-	attributes     int8
+	// The record that next stopped at: its bytes are p[...:end].
+	end            int
 	timestampDelta int64
 	offsetDelta    int32
-	key, value     []byte
+	attributes     int8
+	keyBytes       int // -1 for null
+	keyPos         int
+	valueBytes     int // -1 for null
+	valuePos       int
 	headerCount    int32
-	headers        []byte // undecoded, but known to be well formed
+	headersPos     int
+}
+
+func (c *cursor) key() []byte   { return cut(c.p, c.keyPos, c.keyBytes) }
+func (c *cursor) value() []byte { return cut(c.p, c.valuePos, c.valueBytes) }
+
+func cut(p []byte, pos, n int) []byte {
+	if n < 0 {
+		return nil
+	}
+	return p[pos : pos+n : pos+n]
 }
 
 // next moves to the next record, and reports false where its bytes are not a
-// record. It is on the path of every uncompressed append, hence the first bytes
-// looked at in place: most numbers of most records are one byte long.
+// record. It is on the path of every uncompressed append, so it takes the short
+// numbers, which most are, by inlined calls.
 func (c *cursor) next() bool {
-	size, pos, ok := varint(c.p, c.pos)
-	if !ok || size <= 0 || int(size) > len(c.p)-pos {
+	size, pos := varint(c.p, c.pos)
+	if pos < 0 || size <= 0 || int(size) > len(c.p)-pos {
 		return false
 	}
 	end := pos + int(size)
-	p := c.p[:end:end]
+	p := c.p[:end]
 	c.attributes = int8(p[pos])
-	if c.timestampDelta, pos, ok = varlong(p, pos+1); !ok {
+	if c.timestampDelta, pos = varlong(p, pos+1); pos < 0 {
 		return false
 	}
-	if c.offsetDelta, pos, ok = varint(p, pos); !ok {
+	if c.offsetDelta, pos = varint(p, pos); pos < 0 {
 		return false
 	}
-	if c.key, pos, ok = varbytes(p, pos); !ok {
+	var n int32
+	if n, pos = varint(p, pos); pos < 0 || int(n) > end-pos {
 		return false
 	}
-	if c.value, pos, ok = varbytes(p, pos); !ok {
+	n = max(n, -1)
+	c.keyPos, c.keyBytes = pos, int(n)
+	pos += int(max(n, 0))
+	if n, pos = varint(p, pos); pos < 0 || int(n) > end-pos {
 		return false
 	}
-	c.pos = end
-	if pos == end-1 && p[pos] == 0 {
-		c.headerCount, c.headers = 0, nil
-		return true
+	n = max(n, -1)
+	c.valuePos, c.valueBytes = pos, int(n)
+	pos += int(max(n, 0))
+	c.pos, c.end = end, end
+	if c.headerCount, pos = varint(p, pos); pos < 0 {
+		return false
 	}
-	return c.nextHeaders(p, pos)
+	c.headersPos = pos
+	if c.headerCount == 0 {
+		return pos == end
+	}
+	return c.headerCount > 0 && checkHeaders(p, pos, c.headerCount)
 }
 
-// nextHeaders checks the headers, which end the record.
-func (c *cursor) nextHeaders(p []byte, pos int) bool {
-	var ok bool
-	if c.headerCount, pos, ok = varint(p, pos); !ok || c.headerCount < 0 {
-		return false
-	}
-	c.headers = p[pos:]
-	for range c.headerCount {
-		var key []byte
-		if key, pos, ok = varbytes(p, pos); !ok || key == nil {
+// checkHeaders reports whether count headers are the rest of p.
+func checkHeaders(p []byte, pos int, count int32) bool {
+	for range count {
+		n, next := varint(p, pos)
+		if next < 0 || n < 0 || int(n) > len(p)-next {
 			return false
 		}
-		if _, pos, ok = varbytes(p, pos); !ok {
+		n, next = varint(p, next+int(n))
+		if next < 0 || int(n) > len(p)-next {
 			return false
 		}
+		pos = next + int(max(n, 0))
 	}
 	return pos == len(p)
 }
 
 // appendHeaders decodes the headers of the current record.
 func (c *cursor) appendHeaders(dst []Header) []Header {
-	pos := 0
+	p, pos := c.p[:c.end], c.headersPos
 	for range c.headerCount {
-		var key, value []byte
-		key, pos, _ = varbytes(c.headers, pos)
-		value, pos, _ = varbytes(c.headers, pos)
-		dst = append(dst, Header{Key: string(key), Value: value})
+		n, at := varint(p, pos)
+		key := string(cut(p, at, int(n)))
+		n, at = varint(p, at+int(n))
+		dst = append(dst, Header{Key: key, Value: cut(p, at, int(n))})
+		pos = at + int(max(n, 0))
 	}
 	return dst
 }
 
-// varint reads a zigzag int32 of at most five bytes; like Kafka, it takes
-// encodings that are longer than they need be.
-func varint(p []byte, pos int) (int32, int, bool) {
-	if uint(pos) < uint(len(p)) && p[pos] < 0x80 {
-		u := uint32(p[pos])
-		return int32(u>>1) ^ -int32(u&1), pos + 1, true
+// varint reads a zigzag int32 of at most five bytes, and the position behind
+// it, which is -1 where there is none. Like Kafka, it takes encodings that are
+// longer than they need be.
+func varint(p []byte, pos int) (int32, int) {
+	u, next := shortVarint(p, pos)
+	if next < 0 {
+		u, next = longVarint(p, pos)
 	}
-	return varintLong(p, pos)
+	return int32(u>>1) ^ -int32(u&1), next
 }
 
-func varintLong(p []byte, pos int) (int32, int, bool) {
-	var u uint32
-	for shift := 0; shift < 35; shift += 7 {
-		if uint(pos) >= uint(len(p)) {
-			return 0, pos, false
+// shortVarint reads an unsigned number of one or two bytes that is not at the
+// very end of p.
+func shortVarint(p []byte, pos int) (uint32, int) {
+	if uint(pos+1) < uint(len(p)) {
+		a, b := uint32(p[pos]), uint32(p[pos+1])
+		if a < 0x80 {
+			return a, pos + 1
 		}
+		if b < 0x80 {
+			return a&0x7f | b<<7, pos + 2
+		}
+	}
+	return 0, -1
+}
+
+func longVarint(p []byte, pos int) (uint32, int) {
+	var u uint32
+	for shift := 0; shift < 35 && uint(pos) < uint(len(p)); shift += 7 {
 		b := p[pos]
 		pos++
 		u |= uint32(b&0x7f) << shift
 		if b < 0x80 {
-			return int32(u>>1) ^ -int32(u&1), pos, true
+			return u, pos
 		}
 	}
-	return 0, pos, false
+	return 0, -1
 }
 
 // varlong reads a zigzag int64 of at most ten bytes.
-func varlong(p []byte, pos int) (int64, int, bool) {
+func varlong(p []byte, pos int) (int64, int) {
 	var u uint64
-	for shift := 0; shift < 70; shift += 7 {
-		if uint(pos) >= uint(len(p)) {
-			return 0, pos, false
-		}
+	for shift := 0; shift < 70 && uint(pos) < uint(len(p)); shift += 7 {
 		b := p[pos]
 		pos++
 		u |= uint64(b&0x7f) << shift
 		if b < 0x80 {
-			return int64(u>>1) ^ -int64(u&1), pos, true
+			return int64(u>>1) ^ -int64(u&1), pos
 		}
 	}
-	return 0, pos, false
-}
-
-// varbytes reads a length and as many bytes; a negative length is null.
-func varbytes(p []byte, pos int) ([]byte, int, bool) {
-	n, pos, ok := varint(p, pos)
-	if !ok || n < 0 {
-		return nil, pos, ok
-	}
-	if int(n) > len(p)-pos {
-		return nil, pos, false
-	}
-	end := pos + int(n)
-	return p[pos:end:end], end, true
+	return 0, -1
 }
 
 // addTimestamp adds a record's delta; like Kafka it wraps on overflow.
