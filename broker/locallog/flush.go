@@ -1,0 +1,165 @@
+package locallog
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"strandline/broker/segment"
+	"strandline/metadata/cluster"
+)
+
+// flight is a sync under way. Its done is closed when it has ended.
+type flight struct{ done chan struct{} }
+
+// Flush makes everything appended before the call durable and moves
+// FlushedOffset; concurrent callers share one sync. ctx bounds the wait for
+// another caller's sync only.
+func (l *Log) Flush(ctx context.Context) error {
+	target := l.EndOffset()
+	for {
+		if err := l.usable(); err != nil {
+			return err
+		}
+		own, other := l.board(target)
+		switch {
+		case own != nil:
+			if err := l.sync(); err != nil {
+				err = l.fail("sync", err)
+				l.land(own)
+				return err
+			}
+			l.land(own)
+		case other != nil:
+			select {
+			case <-other.done:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// board returns a flight of the caller's own, which it must land, or the one
+// that is under way, or neither where nothing is left to do for target.
+func (l *Log) board(target cluster.Offset) (own, other *flight) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.FlushedOffset() >= target && len(l.mu.unsynced) == 0 {
+		return nil, nil
+	}
+	if l.mu.flight != nil {
+		return nil, l.mu.flight
+	}
+	l.mu.flight = &flight{done: make(chan struct{})}
+	return l.mu.flight, nil
+}
+
+// claim waits until no sync is under way and keeps others from starting, for
+// what may not overlap one. The caller must land the flight.
+func (l *Log) claim() *flight {
+	for {
+		l.mu.Lock()
+		other := l.mu.flight
+		if other == nil {
+			own := &flight{done: make(chan struct{})}
+			l.mu.flight = own
+			l.mu.Unlock()
+			return own
+		}
+		l.mu.Unlock()
+		<-other.done
+	}
+}
+
+func (l *Log) land(f *flight) {
+	l.mu.Lock()
+	l.mu.flight = nil
+	l.mu.Unlock()
+	close(f.done)
+}
+
+// sync makes durable what there is: sealed segments with indexes and snapshots,
+// the active segment's data, then the epochs (L2). Whoever holds the flight
+// calls it.
+func (l *Log) sync() error {
+	l.mu.Lock()
+	sealed := append([]*segment.Segment(nil), l.mu.unsynced...)
+	active := l.segments.Load().active()
+	started := l.now()
+	l.mu.Unlock()
+	for _, s := range sealed {
+		if err := l.syncSealed(s); err != nil {
+			return err
+		}
+	}
+	bound, err := active.SyncLog()
+	if err != nil && !active.Removed() {
+		return err
+	}
+	if err := l.syncEpochs(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.unsynced = slices.DeleteFunc(l.mu.unsynced, func(s *segment.Segment) bool { return slices.Contains(sealed, s) })
+	// A roll in between may have sealed it, and left indexes to be synced.
+	if !active.Info().Sealed && !active.Removed() {
+		bound = min(bound, l.EndOffset())
+		l.flushed.Store(max(l.flushed.Load(), int64(bound)))
+	}
+	l.mu.unflushedSince = time.Time{}
+	if l.FlushedOffset() < l.EndOffset() {
+		l.mu.unflushedSince = started
+	}
+	return nil
+}
+
+// syncSealed skips a segment that was trimmed before anybody synced it.
+func (l *Log) syncSealed(s *segment.Segment) error {
+	_, err := s.SyncLog()
+	err = errors.Join(err, s.SyncIndexes(), l.syncSnapshot(s.Next()))
+	if s.Removed() {
+		return nil
+	}
+	if err == nil {
+		s.Synced()
+	}
+	return err
+}
+
+// syncIfMany keeps the sealed segments without a sync few (unsyncedMax).
+func (l *Log) syncIfMany() error {
+	l.mu.Lock()
+	n := len(l.mu.unsynced)
+	l.mu.Unlock()
+	if n < unsyncedMax {
+		return nil
+	}
+	return l.Flush(context.Background())
+}
+
+// FlushDue says that FlushMessages or FlushInterval ask for a Flush.
+func (l *Log) FlushDue(now time.Time) bool {
+	s := l.settings.Load()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	behind := int64(l.EndOffset() - l.FlushedOffset())
+	if behind <= 0 {
+		return false
+	}
+	if s.FlushMessages > 0 && behind >= s.FlushMessages {
+		return true
+	}
+	return s.FlushInterval > 0 && !l.mu.unflushedSince.IsZero() && now.Sub(l.mu.unflushedSince) >= s.FlushInterval
+}
+
+// FlushNeeded says that something was appended or sealed and not flushed.
+func (l *Log) FlushNeeded() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.FlushedOffset() < l.EndOffset() || len(l.mu.unsynced) > 0
+}

@@ -1,0 +1,221 @@
+package locallog
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+
+	"strandline/broker/producerstate"
+	"strandline/broker/segment"
+	"strandline/metadata/cluster"
+)
+
+// load opens the segments, and recovers those that need it: after an unclean
+// stop the ones that reach past the recovery point, else only those whose
+// indexes do not fit.
+func (l *Log) load(bases []cluster.Offset) (err error) {
+	var row []*segment.Segment
+	defer func() {
+		if err != nil {
+			for _, s := range row {
+				s.Close()
+			}
+		}
+	}()
+	l.settleEpochs(bases)
+	recovered := false
+	for i := 0; i < len(bases); i++ {
+		s, err := l.openOne(bases, i)
+		if err == nil {
+			row = append(row, s)
+			if err := l.readEpochsIfLost(s); err != nil {
+				return err
+			}
+			continue
+		}
+		if !errors.Is(err, segment.ErrNeedsRecovery) {
+			return err
+		}
+		if !errors.Is(err, errUnclean) {
+			l.logger().Warn("segment is recovered", "base", bases[i], "error", err)
+		}
+		s, last, err := l.recoverOne(bases, i, row)
+		if err != nil {
+			return err
+		}
+		row = append(row, s)
+		recovered = true
+		if last {
+			bases = bases[:i+1]
+		}
+		l.hook(StepRecovery)
+	}
+	if end := row[len(row)-1].Next(); l.producers == nil || l.producersEnd != end {
+		if l.producers, err = l.producersAt(end, row); err != nil {
+			return err
+		}
+	}
+	l.publish(row)
+	if recovered {
+		return l.config.FS.SyncDir(l.config.Dir)
+	}
+	return nil
+}
+
+// errUnclean is why a segment is recovered where nothing else is known against it.
+var errUnclean = fmt.Errorf("%w: unclean stop", segment.ErrNeedsRecovery)
+
+// settleEpochs cuts the epochs to where the first scan starts, which enters the
+// rest again.
+func (l *Log) settleEpochs(bases []cluster.Offset) {
+	if l.config.CleanStop {
+		return
+	}
+	from := bases[0]
+	if l.mu.epochs.Len() > 0 {
+		for i := range bases {
+			if i+1 == len(bases) || bases[i+1] > l.config.RecoveryPoint {
+				from = bases[i]
+				break
+			}
+		}
+	}
+	l.mu.epochsDirty = l.mu.epochs.TruncateFromEnd(from) || l.mu.epochsDirty
+	l.lastEpoch = latestOf(&l.mu.epochs)
+}
+
+func (l *Log) openOne(bases []cluster.Offset, i int) (*segment.Segment, error) {
+	interval := l.settings.Load().IndexIntervalBytes
+	if i+1 == len(bases) {
+		if !l.config.CleanStop {
+			return nil, errUnclean
+		}
+		return segment.OpenActive(l.where, bases[i], interval)
+	}
+	if !l.config.CleanStop && bases[i+1] > l.config.RecoveryPoint {
+		return nil, errUnclean
+	}
+	return segment.OpenSealed(l.where, bases[i], bases[i+1], interval)
+}
+
+// recoverOne recovers bases[i], with what comes before it in row. last says that
+// the log ends with it and that the segments after it were removed: the stop tore
+// it off before them.
+func (l *Log) recoverOne(bases []cluster.Offset, i int, row []*segment.Segment) (_ *segment.Segment, last bool, err error) {
+	base := bases[i]
+	if l.producers == nil || l.producersEnd != base {
+		if l.producers, err = l.producersAt(base, row); err != nil {
+			return nil, false, err
+		}
+	}
+	next, durable := cluster.NoOffset, l.config.RecoveryPoint
+	if i+1 < len(bases) {
+		if next = bases[i+1]; next <= l.config.RecoveryPoint || l.config.CleanStop {
+			durable = next
+		}
+	}
+	s, r, err := segment.Recover(l.where, base, segment.RecoverOptions{
+		IntervalBytes: l.settings.Load().IndexIntervalBytes, DurableBelow: durable, Visit: l.visitor(l.producers, l.scannedEpoch),
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	l.producersEnd = r.Next
+	if r.CutBytes > 0 {
+		l.logger().Warn("log is cut at the first bad batch", "base", base, "end", r.Next, "bytes", r.CutBytes, "error", r.Cause)
+	}
+	switch {
+	case i+1 == len(bases):
+		return s, true, nil
+	case r.Next > next:
+		s.Close()
+		return nil, false, &segment.CorruptError{File: s.LogName(), Position: s.Bytes(),
+			Cause: fmt.Errorf("offsets up to %d, the next segment starts at %d: %w", r.Next-1, next, segment.ErrUnordered)}
+	case r.Next < next && durable < next:
+		return s, true, l.tearOff(bases[i+1:], r.Next)
+	}
+	if err := l.sealRecovered(s, next); err != nil {
+		s.Close()
+		return nil, false, err
+	}
+	return s, false, nil
+}
+
+// sealRecovered seals a segment that another one follows, with the snapshot
+// between them, all durable.
+func (l *Log) sealRecovered(s *segment.Segment, next cluster.Offset) error {
+	if err := s.Seal(next); err != nil {
+		return err
+	}
+	s.Synced()
+	l.producersEnd = next
+	return l.writeSnapshot(next, true)
+}
+
+// tearOff removes segments that follow a torn end, from the last.
+func (l *Log) tearOff(bases []cluster.Offset, end cluster.Offset) error {
+	l.logger().Warn("segments after the torn end are removed", "end", end, "segments", len(bases), "first", bases[0])
+	for i := len(bases) - 1; i >= 0; i-- {
+		// The log goes first: an index alone is a leftover that Open removes.
+		for _, suffix := range []string{segment.LogSuffix, segment.IndexSuffix, segment.TimeIndexSuffix, segment.TxnIndexSuffix} {
+			err := l.config.FS.Remove(path.Join(l.config.Dir, segment.Name(bases[i], suffix)))
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return l.config.FS.SyncDir(l.config.Dir)
+}
+
+// visitor updates the producer state and tells epochs about each batch of a
+// scan. An epoch that falls is a remnant of a history that was truncated, which
+// a torn write has brought back.
+func (l *Log) visitor(m *producerstate.Manager, epoch func(e cluster.LeaderEpoch, start cluster.Offset) error) func(segment.Located) (*producerstate.AbortedTxn, error) {
+	now := l.now()
+	return func(b segment.Located) (*producerstate.AbortedTxn, error) {
+		if err := epoch(b.Batch.PartitionLeaderEpoch(), b.Batch.BaseOffset()); err != nil {
+			return nil, err
+		}
+		ended, ok, err := m.Update(b.Batch, now)
+		if err != nil {
+			l.logger().Warn("control batch is not understood", "offset", b.Batch.BaseOffset(), "error", err)
+		}
+		if !ok || !ended.Aborted {
+			return nil, nil
+		}
+		txn := ended.AbortedTxn()
+		return &txn, nil
+	}
+}
+
+// scannedEpoch enters the epoch of a batch that a scan of the log comes to.
+func (l *Log) scannedEpoch(e cluster.LeaderEpoch, start cluster.Offset) error {
+	if e == cluster.NoLeaderEpoch || e == l.lastEpoch {
+		return nil
+	}
+	if e < l.lastEpoch {
+		if before, ok := l.mu.epochs.EpochAt(start); ok && before == e {
+			return nil // an old segment, recovered for its indexes alone
+		}
+		return fmt.Errorf("leader epoch %d after %d: %w", e, l.lastEpoch, segment.ErrUnordered)
+	}
+	l.mu.epochs.Assign(e, start)
+	l.mu.epochsDirty = true
+	l.lastEpoch = e
+	return nil
+}
+
+// readEpochsIfLost fills the epochs from batch headers, where the file is lost.
+func (l *Log) readEpochsIfLost(s *segment.Segment) error {
+	if !l.epochsLost {
+		return nil
+	}
+	return s.Headers(s.Base(), func(h segment.Header) bool {
+		if h.LeaderEpoch > l.lastEpoch {
+			l.mu.epochs.Assign(h.LeaderEpoch, h.Base)
+			l.lastEpoch = h.LeaderEpoch
+		}
+		return true
+	})
+}
