@@ -101,14 +101,23 @@ func (o *Out) Abort() {
 	if o.frame < 0 {
 		return
 	}
-	for i := o.frameRegions; i < len(o.regions); i++ {
+	o.Rollback(Mark{o.frame, o.frameRegions, o.before})
+	o.frame = -1
+}
+
+// Mark is a place in an open frame to come back to.
+type Mark struct{ buf, regions, bytes int }
+
+// Mark returns the present end of the frame.
+func (o *Out) Mark() Mark { return Mark{len(o.Buf), len(o.regions), o.regionBytes} }
+
+// Rollback drops what came after the mark and releases its regions.
+func (o *Out) Rollback(m Mark) {
+	for i := m.regions; i < len(o.regions); i++ {
 		o.regions[i].region.Release()
 		o.regions[i] = placed{}
 	}
-	o.regions = o.regions[:o.frameRegions]
-	o.Buf = o.Buf[:o.frame]
-	o.regionBytes = o.before
-	o.frame = -1
+	o.regions, o.Buf, o.regionBytes = o.regions[:m.regions], o.Buf[:m.buf], m.bytes
 }
 
 // Bytes is the size of everything to be written.

@@ -1,0 +1,133 @@
+package api
+
+import (
+	"context"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"strandline/broker/partition"
+	"strandline/metadata/cluster"
+	"strandline/metadata/image"
+)
+
+// lookupsAtOnce bounds the lookups by time of one request that run at once: each
+// may have to read an index from the remote tier.
+const lookupsAtOnce = 8
+
+// listOffsets looks up offsets by time or by a special timestamp.
+//
+// Versions: 2 adds the isolation level, 4 leader epochs, 7 the maximum
+// timestamp (-3), 8 the earliest local offset (-4), 9 the last tiered one (-5),
+// 10 a timeout, 11 the earliest not uploaded (-6).
+func (h *Handler) listOffsets(ctx context.Context, req *kmsg.ListOffsetsRequest) *kmsg.ListOffsetsResponse {
+	ctx, cancel := withTimeout(ctx, req.TimeoutMillis)
+	defer cancel()
+	img := h.cfg.Cluster.Image()
+	resp := kmsg.NewPtrListOffsetsResponse()
+	var (
+		lookups sync.WaitGroup
+		slots   = make(chan struct{}, lookupsAtOnce)
+	)
+	for i := range req.Topics {
+		asked := &req.Topics[i]
+		t := kmsg.NewListOffsetsResponseTopic()
+		t.Topic = asked.Topic
+		topic, code := topicFor(img, false, asked.Topic, [16]byte{})
+		twice := repeated(asked.Partitions)
+		// The slice has its final size: lookups write into it.
+		t.Partitions = make([]kmsg.ListOffsetsResponseTopicPartition, 0, len(asked.Partitions))
+		seen := map[int32]bool{}
+		for j := range asked.Partitions {
+			a := &asked.Partitions[j]
+			if twice[a.Partition] && seen[a.Partition] {
+				continue
+			}
+			seen[a.Partition] = true
+			t.Partitions = append(t.Partitions, noOffset(a.Partition, code))
+			p := &t.Partitions[len(t.Partitions)-1]
+			switch {
+			case code != codeNone:
+			case twice[a.Partition]:
+				p.ErrorCode = codeInvalidRequest
+			case a.Timestamp >= 0:
+				slots <- struct{}{}
+				lookups.Add(1)
+				go func() {
+					defer func() { <-slots; lookups.Done() }()
+					h.listOffset(ctx, req, topic, a, p)
+				}()
+			default:
+				h.listOffset(ctx, req, topic, a, p)
+			}
+		}
+		resp.Topics = append(resp.Topics, t)
+	}
+	lookups.Wait()
+	return resp
+}
+
+func noOffset(index int32, code int16) kmsg.ListOffsetsResponseTopicPartition {
+	p := kmsg.NewListOffsetsResponseTopicPartition()
+	p.Partition, p.ErrorCode = index, code
+	p.Offset, p.Timestamp, p.LeaderEpoch = int64(cluster.NoOffset), -1, int32(cluster.NoLeaderEpoch)
+	return p
+}
+
+func (h *Handler) listOffset(ctx context.Context, req *kmsg.ListOffsetsRequest, topic *image.Topic, asked *kmsg.ListOffsetsRequestTopicPartition, p *kmsg.ListOffsetsResponseTopicPartition) {
+	if !knowsTimestamp(req.Version, asked.Timestamp) {
+		p.ErrorCode = codeUnsupportedVersion
+		return
+	}
+	replica, code := h.replica(topic, asked.Partition)
+	if code != codeNone {
+		p.ErrorCode = code
+		return
+	}
+	found, err := replica.ListOffset(ctx, partition.ListOffsetRequest{
+		Timestamp: asked.Timestamp, ReadCommitted: req.IsolationLevel == 1,
+		Replica: cluster.BrokerID(req.ReplicaID), CurrentLeaderEpoch: cluster.LeaderEpoch(asked.CurrentLeaderEpoch),
+	})
+	if err != nil {
+		if p.ErrorCode = codeOf(err); p.ErrorCode == codeUnknownServerError {
+			h.cfg.Logger.Error("offset lookup failed", "topic", topic.Name, "partition", asked.Partition, "error", err)
+		}
+		return
+	}
+	p.Offset, p.Timestamp, p.LeaderEpoch = int64(found.Offset), found.Timestamp, int32(found.LeaderEpoch)
+}
+
+// knowsTimestamp tells whether a version has this special timestamp.
+func knowsTimestamp(version int16, timestamp int64) bool {
+	switch {
+	case timestamp >= partition.EarliestTimestamp:
+		return true
+	case timestamp == partition.MaxTimestamp:
+		return version >= 7
+	case timestamp == partition.EarliestLocalTimestamp:
+		return version >= 8
+	case timestamp == partition.LatestTieredTimestamp:
+		return version >= 9
+	case timestamp == partition.EarliestPendingUpload:
+		return version >= 11
+	}
+	return false
+}
+
+// repeated lists the partitions that are asked for more than once.
+func repeated(asked []kmsg.ListOffsetsRequestTopicPartition) map[int32]bool {
+	if len(asked) < 2 {
+		return nil
+	}
+	count := make(map[int32]int, len(asked))
+	for i := range asked {
+		count[asked[i].Partition]++
+	}
+	twice := map[int32]bool{}
+	for p, n := range count {
+		if n > 1 {
+			twice[p] = true
+		}
+	}
+	return twice
+}

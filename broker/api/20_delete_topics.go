@@ -1,0 +1,120 @@
+package api
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"strandline/metadata/cluster"
+	"strandline/metadata/request"
+)
+
+// deleteTopics deletes topics, each on its own.
+//
+// Versions: up to 5 topics are named; 6 names each by name or id, and answers
+// with both.
+func (h *Handler) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsRequest) *kmsg.DeleteTopicsResponse {
+	ctx, cancel := withTimeout(ctx, req.TimeoutMillis)
+	defer cancel()
+	img := h.cfg.Cluster.Image()
+	resp := kmsg.NewPtrDeleteTopicsResponse()
+	var (
+		asked []request.TopicRef
+		at    []int
+		seen  = map[request.TopicRef]int{} // to the index in the response
+	)
+	for _, t := range namedTopics(req) {
+		out := kmsg.NewDeleteTopicsResponseTopic()
+		out.Topic, out.TopicID = t.Topic, t.TopicID
+		ref := request.TopicRef{ID: cluster.TopicID(t.TopicID)}
+		if t.Topic != nil {
+			ref.Name = *t.Topic
+		}
+		bad := h.checkDelete(req.Version, t, ref)
+		if bad.code == codeNone {
+			if first, twice := seen[ref]; twice {
+				bad = refused(codeInvalidRequest, "Duplicate topic "+map[bool]string{true: "name.", false: "id."}[ref.Name != ""])
+				setDeleted(&resp.Topics[first], bad)
+				asked, at = without(asked, at, first)
+				continue
+			}
+			seen[ref] = len(resp.Topics)
+			asked, at = append(asked, ref), append(at, len(resp.Topics))
+			if found, ok := img.Topic(ref.Name); ok && ref.Name != "" {
+				out.TopicID = found.ID
+			} else if found, ok := img.TopicByID(ref.ID); ok {
+				out.Topic = &found.Name
+			}
+		}
+		setDeleted(&out, bad)
+		resp.Topics = append(resp.Topics, out)
+	}
+	if len(asked) == 0 {
+		return resp
+	}
+	for i, err := range h.outcomes(ctx, request.DeleteTopics{Topics: asked}, len(asked)) {
+		out := &resp.Topics[at[i]]
+		o := outcomeOf(err)
+		switch o.code {
+		case codeNone:
+			continue
+		case codeUnknownTopicOrPartition:
+			o = refused(o.code, textUnknownTopic)
+		case codeUnknownTopicID:
+			o = refused(o.code, textUnknownTopicID)
+		}
+		setDeleted(out, o)
+		// What is not there has only what the client called it.
+		out.TopicID = asked[i].ID
+		if asked[i].Name == "" {
+			out.Topic = nil
+		}
+	}
+	return resp
+}
+
+func namedTopics(req *kmsg.DeleteTopicsRequest) []kmsg.DeleteTopicsRequestTopic {
+	if req.Version >= 6 {
+		return req.Topics
+	}
+	topics := make([]kmsg.DeleteTopicsRequestTopic, 0, len(req.TopicNames))
+	for i := range req.TopicNames {
+		t := kmsg.NewDeleteTopicsRequestTopic()
+		t.Topic = &req.TopicNames[i]
+		topics = append(topics, t)
+	}
+	return topics
+}
+
+func (h *Handler) checkDelete(version int16, t kmsg.DeleteTopicsRequestTopic, ref request.TopicRef) outcome {
+	switch {
+	case !h.cfg.Broker.DeleteTopicEnable && version < 3:
+		return refused(codeInvalidRequest, textDeletionOff)
+	case !h.cfg.Broker.DeleteTopicEnable:
+		return refused(codeTopicDeletionDisabled, textDeletionOff)
+	case t.Topic != nil && !ref.ID.IsZero():
+		return refused(codeInvalidRequest, "You may not specify both topic name and topic id.")
+	case t.Topic == nil && ref.ID.IsZero():
+		return refused(codeInvalidRequest, "Neither topic name nor id were specified.")
+	case t.Topic != nil && ref.Name == "":
+		return refused(codeUnknownTopicOrPartition, textUnknownTopic)
+	}
+	return outcome{}
+}
+
+func setDeleted(out *kmsg.DeleteTopicsResponseTopic, o outcome) {
+	out.ErrorCode, out.ErrorMessage = o.code, o.text
+	if o.code != codeNone && out.Topic != nil {
+		out.TopicID = [16]byte{}
+	}
+}
+
+// without drops the one that answers to index i of the response.
+func without(asked []request.TopicRef, at []int, i int) ([]request.TopicRef, []int) {
+	for k := range at {
+		if at[k] == i {
+			return append(asked[:k], asked[k+1:]...), append(at[:k], at[k+1:]...)
+		}
+	}
+	return asked, at
+}

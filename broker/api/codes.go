@@ -1,0 +1,146 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"strandline/broker/partition"
+	"strandline/broker/recordbatch"
+	"strandline/metadata/config"
+	"strandline/metadata/request"
+)
+
+// Kafka's error codes, those that are answered here.
+const (
+	codeUnknownServerError         int16 = -1
+	codeNone                       int16 = 0
+	codeOffsetOutOfRange           int16 = 1
+	codeCorruptMessage             int16 = 2
+	codeUnknownTopicOrPartition    int16 = 3
+	codeLeaderNotAvailable         int16 = 5
+	codeNotLeaderOrFollower        int16 = 6
+	codeRequestTimedOut            int16 = 7
+	codeMessageTooLarge            int16 = 10
+	codeInvalidTopic               int16 = 17
+	codeRecordListTooLarge         int16 = 18
+	codeNotEnoughReplicas          int16 = 19
+	codeNotEnoughReplicasAppended  int16 = 20
+	codeInvalidRequiredAcks        int16 = 21
+	codeInvalidTimestamp           int16 = 32
+	codeUnsupportedVersion         int16 = 35
+	codeTopicAlreadyExists         int16 = 36
+	codeInvalidPartitions          int16 = 37
+	codeInvalidReplicationFactor   int16 = 38
+	codeInvalidReplicaAssignment   int16 = 39
+	codeInvalidConfig              int16 = 40
+	codeNotController              int16 = 41
+	codeInvalidRequest             int16 = 42
+	codeUnsupportedForMessage      int16 = 43
+	codePolicyViolation            int16 = 44
+	codeOutOfOrderSequence         int16 = 45
+	codeInvalidProducerEpoch       int16 = 47
+	codeInvalidTxnState            int16 = 48
+	codeKafkaStorageError          int16 = 56
+	codeFetchSessionIDNotFound     int16 = 70
+	codeListenerNotFound           int16 = 72
+	codeTopicDeletionDisabled      int16 = 73
+	codeFencedLeaderEpoch          int16 = 74
+	codeUnknownLeaderEpoch         int16 = 75
+	codeUnsupportedCompressionType int16 = 76
+	codeStaleBrokerEpoch           int16 = 77
+	codeOffsetNotAvailable         int16 = 78
+	codeInvalidRecord              int16 = 87
+	codeUnknownTopicID             int16 = 100
+	codeMismatchedEndpointType     int16 = 114
+	codeUnsupportedEndpointType    int16 = 115
+	codeRebootstrapRequired        int16 = 129
+)
+
+// codes maps errors to codes; the first that errors.Is finds counts.
+var codes = []struct {
+	err  error
+	code int16
+}{
+	{partition.ErrNotLeader, codeNotLeaderOrFollower},
+	{partition.ErrFencedLeaderEpoch, codeFencedLeaderEpoch},
+	{partition.ErrUnknownLeaderEpoch, codeUnknownLeaderEpoch},
+	{partition.ErrOffsetOutOfRange, codeOffsetOutOfRange},
+	{partition.ErrOffsetNotAvailable, codeOffsetNotAvailable},
+	{partition.ErrCorruptBatch, codeCorruptMessage},
+	{partition.ErrUnsupportedMagic, codeInvalidRecord},
+	{partition.ErrUnsupportedCompression, codeUnsupportedCompressionType},
+	{partition.ErrMessageTooLarge, codeMessageTooLarge},
+	{partition.ErrRecordListTooLarge, codeRecordListTooLarge},
+	{partition.ErrInvalidTimestamp, codeInvalidTimestamp},
+	{partition.ErrInvalidRecord, codeInvalidRecord},
+	{partition.ErrOutOfOrderSequence, codeOutOfOrderSequence},
+	{partition.ErrInvalidProducerEpoch, codeInvalidProducerEpoch},
+	{partition.ErrNotEnoughReplicas, codeNotEnoughReplicas},
+	{partition.ErrNotEnoughReplicasAfterAppend, codeNotEnoughReplicasAppended},
+	{partition.ErrPolicyViolation, codePolicyViolation},
+	// Retriable, and the client looks for another replica: what a full or
+	// failed disk, a failed store and a closed replica have in common.
+	{partition.ErrDiskFull, codeKafkaStorageError},
+	{partition.ErrStorage, codeKafkaStorageError},
+	{partition.ErrRemote, codeKafkaStorageError},
+	{partition.ErrRemoteTimeout, codeRequestTimedOut},
+	{partition.ErrClosed, codeNotLeaderOrFollower},
+
+	{request.ErrNotController, codeNotController},
+	{request.ErrOutcomeUnknown, codeRequestTimedOut},
+	{request.ErrTopicExists, codeTopicAlreadyExists},
+	{request.ErrUnknownTopic, codeUnknownTopicOrPartition},
+	{request.ErrUnknownTopicID, codeUnknownTopicID},
+	{request.ErrInvalidTopicName, codeInvalidTopic},
+	{request.ErrInvalidPartitions, codeInvalidPartitions},
+	{request.ErrInvalidReplicas, codeInvalidReplicationFactor},
+	{request.ErrInvalidAssignment, codeInvalidReplicaAssignment},
+	{request.ErrInvalidConfig, codeInvalidConfig},
+	{request.ErrPolicyViolation, codePolicyViolation},
+	{request.ErrInvalidRequest, codeInvalidRequest},
+	{request.ErrFencedLeaderEpoch, codeFencedLeaderEpoch},
+	{request.ErrStaleBrokerEpoch, codeStaleBrokerEpoch},
+	{request.ErrOffsetOutOfRange, codeOffsetOutOfRange},
+	{config.ErrInvalid, codeInvalidConfig},
+
+	{recordbatch.ErrCorrupt, codeCorruptMessage},
+	{context.DeadlineExceeded, codeRequestTimedOut},
+	{context.Canceled, codeRequestTimedOut},
+}
+
+// codeOf is the code that answers an error.
+func codeOf(err error) int16 {
+	if err == nil {
+		return codeNone
+	}
+	for _, c := range codes {
+		if errors.Is(err, c.err) {
+			return c.code
+		}
+	}
+	return codeUnknownServerError
+}
+
+// Texts that Apache Kafka sends with a code that has nothing more to say.
+const (
+	textUnknownTopic   = "This server does not host this topic-partition."
+	textUnknownTopicID = "This server does not host this topic ID."
+	textInvalidRequest = "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details."
+	textDeletionOff    = "Topic deletion is disabled."
+)
+
+// outcome is a code and the sentence that goes with it; nil: none.
+type outcome struct {
+	code int16
+	text *string
+}
+
+func refused(code int16, text string) outcome { return outcome{code, &text} }
+
+// outcomeOf answers an error with its own sentence.
+func outcomeOf(err error) outcome {
+	if err == nil {
+		return outcome{}
+	}
+	return refused(codeOf(err), err.Error())
+}

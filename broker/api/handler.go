@@ -1,0 +1,236 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"strandline/broker/wire"
+	"strandline/metadata/cluster"
+	"strandline/metadata/config"
+	"strandline/metadata/image"
+	"strandline/metadata/request"
+)
+
+// ErrNoAnswer means that a request failed that expects no answer: closing the
+// connection is the only way to tell the client.
+var ErrNoAnswer = errors.New("request failed and expects no answer")
+
+// Limits that LimitHit is told.
+const LimitAutoCreate = "auto_create_topics"
+
+// AutoCreateMax bounds the topics being created because a client asked for them.
+const AutoCreateMax = 256
+
+// Config is what a Handler is made of.
+type Config struct {
+	Cluster  Cluster
+	Replicas Replicas
+	// Broker is this node's configuration as it was started.
+	Broker config.Broker
+	// BrokerEpoch is the present registration's epoch, for requests to the
+	// controller that carry it.
+	BrokerEpoch func() cluster.BrokerEpoch
+	// LimitHit counts a hit of a limit; nil: nobody counts.
+	LimitHit func(limit string)
+	Logger   *slog.Logger
+}
+
+// Handler answers requests. Its methods may be called from several goroutines.
+type Handler struct {
+	cfg    Config
+	ids    producerIDs
+	create creations
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// New returns a handler; Close ends what it started.
+func New(cfg Config) *Handler {
+	if cfg.LimitHit == nil {
+		cfg.LimitHit = func(string) {}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.BrokerEpoch == nil {
+		cfg.BrokerEpoch = func() cluster.BrokerEpoch { return cluster.NoBrokerEpoch }
+	}
+	h := &Handler{cfg: cfg}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.create.names = map[string]struct{}{}
+	return h
+}
+
+// Close ends topic creations that are under way. It may be called more than once.
+func (h *Handler) Close() error {
+	h.create.mu.Lock() // none starts from here on
+	h.cancel()
+	h.create.mu.Unlock()
+	h.wg.Wait()
+	return nil
+}
+
+// Serve answers a request: by a frame in out, by a Deferred, or by neither where
+// none is expected. An error closes the connection.
+func (h *Handler) Serve(ctx context.Context, c *Conn, q *wire.Request, out *wire.Out) (Deferred, error) {
+	if q.Key == wire.KeyAPIVersions {
+		return nil, h.apiVersions(q, out)
+	}
+	if err := wire.CheckShape(q); err != nil {
+		return nil, err
+	}
+	switch q.Key {
+	case wire.KeyProduce:
+		return h.produce(q, out)
+	case wire.KeyFetch:
+		return h.fetch(c, q, out)
+	case wire.KeyListOffsets:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrListOffsetsRequest(), h.listOffsets)
+	case wire.KeyMetadata:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrMetadataRequest(), func(_ context.Context, req *kmsg.MetadataRequest) *kmsg.MetadataResponse {
+			return h.metadata(c, req)
+		})
+	case wire.KeyCreateTopics:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrCreateTopicsRequest(), h.createTopics)
+	case wire.KeyDeleteTopics:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrDeleteTopicsRequest(), h.deleteTopics)
+	case wire.KeyDeleteRecords:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrDeleteRecordsRequest(), h.deleteRecords)
+	case wire.KeyInitProducerID:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrInitProducerIDRequest(), h.initProducerID)
+	case wire.KeyOffsetForLeaderEpoch:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrOffsetForLeaderEpochRequest(), h.offsetForLeaderEpoch)
+	case wire.KeyDescribeConfigs:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrDescribeConfigsRequest(), h.describeConfigs)
+	case wire.KeyCreatePartitions:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrCreatePartitionsRequest(), h.createPartitions)
+	case wire.KeyIncrementalAlterConfigs:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrIncrementalAlterConfigsRequest(), h.incrementalAlterConfigs)
+	case wire.KeyDescribeCluster:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrDescribeClusterRequest(), func(_ context.Context, req *kmsg.DescribeClusterRequest) *kmsg.DescribeClusterResponse {
+			return h.describeCluster(c, req)
+		})
+	case wire.KeyDescribeTopicPartitions:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrDescribeTopicPartitionsRequest(), h.describeTopicPartitions)
+	}
+	return nil, fmt.Errorf("%w: key %d", wire.ErrUnsupported, q.Key)
+}
+
+// serve decodes, calls the handler and encodes, for a request that is answered
+// at once.
+func serve[Q kmsg.Request, R kmsg.Response](ctx context.Context, h *Handler, q *wire.Request, out *wire.Out, req Q, fn func(context.Context, Q) R) error {
+	if err := h.decode(q, req, false); err != nil {
+		return err
+	}
+	respond(out, q, fn(ctx, req))
+	return nil
+}
+
+// decode reads the body of a request. With views the result's strings are views
+// of the frame. A panic of the decoder counts as a malformed request.
+func (h *Handler) decode(q *wire.Request, req kmsg.Request, views bool) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			h.cfg.Logger.Error("decoder failed", "key", q.Key, "version", q.Version, "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w: key %d version %d: decoder failed", wire.ErrMalformed, q.Key, q.Version)
+		}
+	}()
+	req.SetVersion(q.Version)
+	if u, ok := req.(interface{ UnsafeReadFrom([]byte) error }); ok && views {
+		err = u.UnsafeReadFrom(q.Body)
+	} else {
+		err = req.ReadFrom(q.Body)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: key %d version %d: %w", wire.ErrMalformed, q.Key, q.Version, err)
+	}
+	return nil
+}
+
+// respond encodes a response as one frame.
+func respond(out *wire.Out, q *wire.Request, resp kmsg.Response) {
+	resp.SetVersion(q.Version)
+	out.Begin(q.CorrelationID, resp.IsFlexible() && q.Key != wire.KeyAPIVersions)
+	out.Buf = resp.AppendTo(out.Buf)
+	out.End()
+}
+
+// withTimeout bounds a request by the time that its client gives it.
+func withTimeout(ctx context.Context, ms int32) (context.Context, context.CancelFunc) {
+	const longest = 10 * time.Minute
+	d := time.Duration(ms) * time.Millisecond
+	if d <= 0 || d > longest {
+		d = 30 * time.Second
+	}
+	return context.WithTimeout(ctx, d)
+}
+
+// submit asks the controller; a result of another type than R is a bug that is
+// answered as an unknown server error.
+func submit[R any](ctx context.Context, h *Handler, req request.Request) (R, error) {
+	var none R
+	res, err := h.cfg.Cluster.Submit(ctx, req)
+	if err != nil {
+		return none, err
+	}
+	r, ok := res.(R)
+	if !ok {
+		return none, fmt.Errorf("controller answered %T to %T", res, req)
+	}
+	return r, nil
+}
+
+// outcomes asks the controller for a change of n things and returns their
+// outcomes, all the same where the request as a whole failed.
+func (h *Handler) outcomes(ctx context.Context, req request.Request, n int) []error {
+	res, err := submit[request.Outcomes](ctx, h, req)
+	if err == nil && len(res.Errs) != n {
+		err = fmt.Errorf("controller answered %d outcomes for %d", len(res.Errs), n)
+	}
+	if err == nil {
+		return res.Errs
+	}
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// replica finds the hosted replica of a partition of the image.
+func (h *Handler) replica(t *image.Topic, partition int32) (Partition, int16) {
+	if partition < 0 || int(partition) >= len(t.Partitions) {
+		return nil, codeUnknownTopicOrPartition
+	}
+	p, err := h.cfg.Replicas.Get(cluster.TopicPartition{Topic: t.ID, Partition: partition})
+	if err == nil {
+		return p, codeNone
+	}
+	if code := codeOf(err); code == codeKafkaStorageError {
+		return nil, code
+	}
+	return nil, codeNotLeaderOrFollower
+}
+
+// topicFor finds a topic by id where the request has one, else by name.
+func topicFor(img *image.Image, byID bool, name string, id [16]byte) (*image.Topic, int16) {
+	if byID {
+		if t, ok := img.TopicByID(cluster.TopicID(id)); ok {
+			return t, codeNone
+		}
+		return nil, codeUnknownTopicID
+	}
+	if t, ok := img.Topic(name); ok {
+		return t, codeNone
+	}
+	return nil, codeUnknownTopicOrPartition
+}
