@@ -236,3 +236,7 @@ func (p *Partition) Close(clean bool) error {
 	defer p.writeMu.Unlock()
 	return p.log.Close(clean)
 }
+
+// TakeOffline takes the replica offline because of something around it, such as
+// a failure of its log directory.
+func (p *Partition) TakeOffline(cause error) { _ = p.fail(cause) }

@@ -151,7 +151,8 @@ type Status struct {
 	Leader              cluster.BrokerID
 	LeaderEpoch         cluster.LeaderEpoch
 	Leading             bool
-	Tiered              bool
+	Tiered              bool // remote.storage.enable
+	Remote              bool // the catalog knows the partition, or will: Tiered, or it was
 	LogStartOffset      cluster.Offset
 	LocalLogStartOffset cluster.Offset
 	RemoteEndOffset     cluster.Offset // LogStartOffset where nothing is remote

@@ -20,7 +20,7 @@ func (p *Partition) Status() Status {
 	s := Status{
 		Topic: p.cfg.Topic, Partition: p.cfg.TopicPartition,
 		Leader: r.Leader, LeaderEpoch: r.LeaderEpoch, Leading: r.leading,
-		Tiered:         p.settings.Load().Tiered,
+		Tiered: p.settings.Load().Tiered, Remote: p.tiered(),
 		LogStartOffset: b.start, LocalLogStartOffset: p.log.LocalStartOffset(), RemoteEndOffset: p.remoteEnd(),
 		LastStableOffset: b.stable, HighWatermark: b.mark, FlushedOffset: p.log.FlushedOffset(), LogEndOffset: b.end,
 		LocalBytes: p.log.Bytes(), Segments: p.log.Segments(), Offline: p.online(),

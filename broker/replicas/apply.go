@@ -1,0 +1,301 @@
+package replicas
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"strandline/broker/locallog"
+	"strandline/broker/partition"
+	"strandline/broker/producerstate"
+	"strandline/broker/segment"
+	"strandline/metadata/cluster"
+	"strandline/metadata/config"
+	"strandline/metadata/image"
+)
+
+// retryEvery is how long the applier waits before it tries again what failed,
+// such as a leader that needs an object of a store that is down.
+const retryEvery = time.Second
+
+func (m *Manager) runApplier() {
+	timer := time.NewTimer(retryEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-m.inbox.kick:
+		case <-timer.C:
+			timer.Reset(retryEvery)
+			m.applying.Lock()
+			again := len(m.retry) > 0
+			m.applying.Unlock()
+			if !again {
+				continue
+			}
+		}
+		m.apply(m.inbox.take())
+	}
+}
+
+// apply brings what is hosted in line with the image.
+func (m *Manager) apply(w work) {
+	m.applying.Lock()
+	defer m.applying.Unlock()
+	for _, f := range w.offline {
+		m.replicaFailed(f)
+	}
+	img := m.latest(w.img)
+	leads := m.mayLead(img)
+	all := w.all || leads != m.leading
+	m.leading, m.last = leads, img
+	m.settleUnknown(img)
+	todo := m.todo(img, w, all)
+	m.removeReplicas(todo.remove)
+	m.hostReplicas(img, todo.host)
+	for tp := range w.remote {
+		if r := m.lookup(tp); r != nil && r.p != nil {
+			r.p.RemoteAdvanced()
+		}
+	}
+	applied := m.applied.Load()
+	if w.img != nil {
+		applied = max(applied, w.img.Index())
+	}
+	if all {
+		applied = max(applied, img.Index())
+	}
+	m.applied.Store(applied)
+}
+
+// latest returns the newest image at hand: what is hosted must never be compared
+// with an older image than the one before, which could lack its topic.
+func (m *Manager) latest(img *image.Image) *image.Image {
+	for _, other := range []*image.Image{m.cfg.Watch.Image(), m.last} {
+		if img == nil || other != nil && other.Index() > img.Index() {
+			img = other
+		}
+	}
+	return img
+}
+
+// mayLead is M1.
+func (m *Manager) mayLead(img *image.Image) bool {
+	b, ok := img.Broker(m.self)
+	return ok && m.epoch.Load() >= 0 && int64(b.Epoch) == m.epoch.Load() && !b.Fenced
+}
+
+// todo is what an image asks for.
+type todo struct {
+	remove []*replica
+	host   []wanted
+}
+
+// wanted is a replica that the image places here.
+type wanted struct {
+	tp       cluster.TopicPartition
+	topic    *image.Topic
+	settings config.Topic
+	p        *image.Partition
+}
+
+func (m *Manager) todo(img *image.Image, w work, all bool) todo {
+	var t todo
+	want := func(topic *image.Topic) {
+		settings := m.settings(img, topic)
+		for n, p := range topic.Partitions {
+			if slices.Contains(p.Replicas, m.self) {
+				tp := cluster.TopicPartition{Topic: topic.ID, Partition: int32(n)}
+				t.host = append(t.host, wanted{tp, topic, settings, p})
+			}
+		}
+	}
+	if all {
+		for topic := range img.Topics() {
+			want(topic)
+		}
+	} else {
+		for id := range w.topics {
+			if topic, ok := img.TopicByID(id); ok {
+				want(topic)
+			}
+		}
+		for tp := range m.retry {
+			topic, p, ok := img.Partition(tp)
+			if _, touched := w.topics[tp.Topic]; ok && !touched && slices.Contains(p.Replicas, m.self) {
+				t.host = append(t.host, wanted{tp, topic, m.settings(img, topic), p})
+			}
+		}
+	}
+	for tp, r := range m.replicas() {
+		if _, touched := w.topics[tp.Topic]; !touched && !all {
+			continue
+		}
+		if _, p, ok := img.Partition(tp); (!ok || !slices.Contains(p.Replicas, m.self)) && img.Index() >= r.meta.index {
+			t.remove = append(t.remove, r)
+		}
+	}
+	return t
+}
+
+// hostReplicas opens, makes and promotes replicas, several at once.
+func (m *Manager) hostReplicas(img *image.Image, all []wanted) {
+	clear(m.retry)
+	var failed sync.Map
+	m.parallel(len(all), func(i int) {
+		if err := m.host(img, all[i]); err != nil && m.ctx.Err() == nil {
+			m.cfg.Logger.Warn("replica cannot take its role yet", "topic", all[i].topic.Name, "partition", all[i].tp.Partition, "err", err)
+			failed.Store(all[i].tp, struct{}{})
+		}
+	})
+	failed.Range(func(tp, _ any) bool {
+		m.retry[tp.(cluster.TopicPartition)] = struct{}{}
+		return true
+	})
+}
+
+// parallel calls fn for 0 to n-1 from a bounded number of goroutines and waits.
+func (m *Manager) parallel(n int, fn func(int)) {
+	if n <= 1 {
+		for i := range n {
+			fn(i)
+		}
+		return
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, openersMax)
+	for i := range n {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			fn(i)
+		})
+	}
+	wg.Wait()
+}
+
+// host makes one replica be what the image says. Errors are worth another try.
+func (m *Manager) host(img *image.Image, w wanted) error {
+	r := m.lookup(w.tp)
+	if r == nil {
+		d, err := m.chooseDir()
+		if err != nil {
+			return err
+		}
+		f := folder{dir: d, key: folderKey{w.topic.Name, w.tp.Partition}, meta: partitionMeta{topic: w.tp.Topic, index: img.Index()}}
+		if err := makeFolder(m.fs, f); err != nil {
+			return fmt.Errorf("make the folder: %w", err)
+		}
+		r = m.openReplica(w.settings, f, true)
+	}
+	if r.p == nil {
+		return nil // offline until the next start
+	}
+	if w.settings != r.p.Settings() {
+		r.p.SetConfig(w.settings)
+	}
+	return m.takeRole(r.p, w.p)
+}
+
+// takeRole hands the image's leadership on; M1.
+func (m *Manager) takeRole(p *partition.Partition, want *image.Partition) error {
+	if want.Leader == m.self && !m.leading {
+		p.Resign()
+		return nil
+	}
+	err := p.Become(m.ctx, partition.Leadership{
+		Leader: want.Leader, LeaderEpoch: want.LeaderEpoch, PartitionEpoch: want.PartitionEpoch,
+		Replicas: want.Replicas, ISR: want.ISR,
+	})
+	if errors.Is(err, partition.ErrStorage) || errors.Is(err, partition.ErrClosed) {
+		return nil // offline; another try would not help
+	}
+	return err
+}
+
+// chooseDir takes the directory with fewest replicas.
+func (m *Manager) chooseDir() (*dir, error) {
+	var best *dir
+	for _, d := range m.cfg.Dirs.dirs {
+		if d.offlineErr() == nil && (best == nil || d.replicas.Load() < best.replicas.Load()) {
+			best = d
+		}
+	}
+	if best == nil {
+		return nil, fmt.Errorf("%w: every log directory has failed", ErrOffline)
+	}
+	return best, nil
+}
+
+// openReplica opens a folder's log and hosts it; a log that does not open is
+// hosted as offline. made says that the folder is new and no checkpoint is about
+// it.
+func (m *Manager) openReplica(settings config.Topic, f folder, made bool) *replica {
+	cfg := locallog.Config{
+		FS: m.fs, Dir: f.path(), Partition: f.key.String(), Settings: partition.LogSettings(settings),
+		LogStart:  cluster.NoOffset,
+		Producers: producerstate.Config{Expiration: m.cfg.Broker.ProducerIDExpiration},
+		Handles:   m.handles, Recent: m.recent, Now: m.cfg.Now, Logger: m.cfg.Logger, Hook: m.cfg.Hook,
+	}
+	mark := cluster.NoOffset
+	if !made {
+		cfg.CleanStop = f.dir.clean
+		cfg.RecoveryPoint, _ = f.dir.recovery.get(f.key)
+		if start, ok := f.dir.starts.get(f.key); ok {
+			cfg.LogStart = start
+		}
+		if o, ok := f.dir.marks.get(f.key); ok {
+			mark = o
+		}
+	}
+	if m.cfg.Remote != nil {
+		if start, known := m.cfg.Remote.LogStartOffset(f.tp()); known {
+			cfg.LogStart, cfg.RemoteBelow = start, true
+		}
+	}
+	r := &replica{folder: f}
+	log, err := locallog.Open(cfg)
+	if err != nil {
+		r.err = err
+		m.cfg.Logger.Error("replica cannot be opened", "partition", f.key.String(), "dir", f.dir.path, "err", err)
+		m.dirTrouble(f.dir, err)
+	} else {
+		tp := f.tp()
+		r.p = partition.New(partition.Config{
+			TopicPartition: tp, Topic: f.key.topic, Self: m.self, Settings: settings, Log: log, HighWatermark: mark,
+			Remote: m.cfg.Remote, Keeper: m.cfg.Keeper, Checkpoint: m, FlushSlots: f.dir.slots, DiskFull: f.dir.full.Load,
+			OnOffline: func(err error) { m.inbox.failed(tp, err) }, Now: m.cfg.Now, Logger: m.cfg.Logger,
+		})
+	}
+	f.dir.replicas.Add(1)
+	m.hosted.Store(f.tp(), r)
+	return r
+}
+
+// replicaFailed takes the directory offline unless only the replica is corrupt.
+func (m *Manager) replicaFailed(f failure) {
+	if r := m.lookup(f.tp); r != nil {
+		m.dirTrouble(r.dir, f.err)
+	}
+}
+
+// dirTrouble takes a directory offline with all its replicas, unless the error
+// is about one replica's content.
+func (m *Manager) dirTrouble(d *dir, err error) {
+	var corrupt *segment.CorruptError
+	if errors.As(err, &corrupt) || errors.Is(err, locallog.ErrNoSpace) || errors.Is(err, locallog.ErrBadAppend) {
+		return
+	}
+	if !d.offline.CompareAndSwap(nil, &offlineReason{err}) {
+		return
+	}
+	m.cfg.Logger.Error("log directory offline", "dir", d.path, "err", err)
+	for _, r := range m.replicas() {
+		if r.dir == d && r.p != nil {
+			r.p.TakeOffline(err)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package replicas
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"strandline/metadata/cluster"
+	"strandline/metadata/disk"
+)
+
+// Suffixes of folders that are not replicas any more.
+const (
+	deleteSuffix = "-delete"
+	straySuffix  = "-stray"
+	nameMax      = 255 // bytes of a file name
+)
+
+// parseFolder reads `<topic>-<partition>`.
+func parseFolder(name string) (folderKey, bool) {
+	dash := strings.LastIndexByte(name, '-')
+	if dash <= 0 || dash == len(name)-1 {
+		return folderKey{}, false
+	}
+	n, err := strconv.ParseInt(name[dash+1:], 10, 32)
+	if err != nil || n < 0 || name[dash+1] == '+' {
+		return folderKey{}, false
+	}
+	return folderKey{topic: name[:dash], partition: int32(n)}, true
+}
+
+// asideName is the name of a folder that leaves: `<topic>-<partition>.<32 hex
+// digits><suffix>`, the topic cut where the name would get too long.
+func asideName(k folderKey, suffix string) string {
+	id := cluster.NewUUID()
+	tail := fmt.Sprintf("-%d.%s%s", k.partition, hex.EncodeToString(id[:]), suffix)
+	return k.topic[:min(len(k.topic), nameMax-len(tail))] + tail
+}
+
+// partitionMeta is the content of partition.metadata: Kafka's two lines, and as
+// a third, which Kafka does not read, the index of the image that the folder was
+// made under. A topic that a later image does not have was deleted for certain.
+type partitionMeta struct {
+	topic cluster.TopicID
+	index uint64
+}
+
+func (m partitionMeta) encode() []byte {
+	return fmt.Appendf(nil, "version: 0\ntopic_id: %s\nimage_index: %d\n", m.topic, m.index)
+}
+
+var errBadPartitionMeta = errors.New("malformed " + partitionName)
+
+func parsePartitionMeta(data []byte) (partitionMeta, error) {
+	var m partitionMeta
+	m.index = 1<<64 - 1 // not known: no image is late enough
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for lines.Scan() {
+		key, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimSpace(value)
+		switch key {
+		case "topic_id":
+			id, err := cluster.ParseUUID(value)
+			if err != nil {
+				return m, fmt.Errorf("%w: %w", errBadPartitionMeta, err)
+			}
+			m.topic = cluster.TopicID(id)
+		case "image_index":
+			index, err := strconv.ParseUint(value, 10, 64)
+			if err != nil {
+				return m, fmt.Errorf("%w: %w", errBadPartitionMeta, err)
+			}
+			m.index = index
+		}
+	}
+	if m.topic.IsZero() {
+		return m, fmt.Errorf("%w: no topic id", errBadPartitionMeta)
+	}
+	return m, lines.Err()
+}
+
+// folder is a partition's folder that was found at start.
+type folder struct {
+	dir  *dir
+	key  folderKey
+	meta partitionMeta
+}
+
+func (f folder) path() string { return path.Join(f.dir.path, f.key.String()) }
+
+func (f folder) tp() cluster.TopicPartition {
+	return cluster.TopicPartition{Topic: f.meta.topic, Partition: f.key.partition}
+}
+
+// readFolder reads a folder's partition.metadata. A folder without one, which a
+// stop while it was made may leave, is reported as empty where it has no
+// records, and is an error where it has.
+func readFolder(fs disk.FS, d *dir, k folderKey) (f folder, empty bool, err error) {
+	f = folder{dir: d, key: k}
+	data, err := disk.ReadFile(fs, path.Join(f.path(), partitionName))
+	if err == nil {
+		f.meta, err = parsePartitionMeta(data)
+		return f, false, err
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return f, false, err
+	}
+	names, err := fs.List(f.path())
+	if err != nil {
+		return f, false, err
+	}
+	for _, name := range names {
+		info, err := fs.Stat(path.Join(f.path(), name))
+		if err != nil {
+			return f, false, err
+		}
+		if strings.HasSuffix(name, ".log") && info.Bytes > 0 {
+			return f, false, fmt.Errorf("%w: missing beside %s", errBadPartitionMeta, name)
+		}
+	}
+	return f, true, nil
+}
+
+// makeFolder makes a replica's folder, durably.
+func makeFolder(fs disk.FS, f folder) error {
+	if err := fs.MkdirAll(f.path()); err != nil {
+		return err
+	}
+	if err := disk.WriteFileAtomic(fs, path.Join(f.path(), partitionName), f.meta.encode()); err != nil {
+		return err
+	}
+	return fs.SyncDir(f.dir.path)
+}
+
+// setAside renames a folder so that it is no replica any more, durably, and
+// returns its new path.
+func setAside(fs disk.FS, f folder, suffix string) (string, error) {
+	aside := path.Join(f.dir.path, asideName(f.key, suffix))
+	if err := fs.Rename(f.path(), aside); err != nil {
+		return "", err
+	}
+	return aside, fs.SyncDir(f.dir.path)
+}

@@ -1,0 +1,288 @@
+package replicas
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"strandline/broker/locallog"
+	"strandline/broker/partition"
+	"strandline/metadata/cluster"
+	"strandline/metadata/config"
+	"strandline/metadata/disk"
+	"strandline/metadata/image"
+	"strandline/metadata/watch"
+)
+
+// Config is what a Manager is made of.
+type Config struct {
+	FS   disk.FS
+	Dirs *Dirs // after Init; the manager owns it from Start on
+	// Broker holds the node's id, static topic defaults, intervals and limits.
+	Broker config.Broker
+	Watch  Watch
+	Remote partition.RemoteLog      // nil: no tier
+	Keeper partition.LogStartKeeper // nil: no tier
+	// Handles keeps descriptors of sealed segments, for all logs. Nil: one of
+	// 1024.
+	Handles *disk.HandleCache
+	Now     func() time.Time // nil: time.Now
+	Logger  *slog.Logger     // nil: none
+	// Hook is told of named steps while they are half done (locallog's Step
+	// names, StepTopicDeletion, StepStartupRecovery). Nil in production.
+	Hook func(step string)
+}
+
+// Watch is the part of watch.Watch that the manager needs.
+type Watch interface {
+	Image() *image.Image
+	Subscribe(fn func(img *image.Image, d *image.Delta)) (cancel func())
+	Catalog() watch.Catalog // nil: no tier
+}
+
+// Steps that Config.Hook is told of, beside those of locallog.
+const (
+	// StepTopicDeletion: a replica's folder is renamed, its files lie there.
+	StepTopicDeletion = "topic-deletion"
+	// StepStartupRecovery: some logs are recovered, others not yet.
+	StepStartupRecovery = "startup-recovery"
+)
+
+const (
+	handlesMax = 1024
+	// flushesMax bounds the syncs of one directory that run at once.
+	flushesMax = 8
+	// openersMax bounds the logs that are opened at once.
+	openersMax = 8
+)
+
+// Manager hosts the replicas of this broker. See the package comment.
+type Manager struct {
+	cfg      Config
+	fs       disk.FS
+	self     cluster.BrokerID
+	handles  *disk.HandleCache
+	ownsHand bool
+	recent   *locallog.Recent
+
+	hosted sync.Map // cluster.TopicPartition -> *replica
+	epoch  atomic.Int64
+	// applied is the index of the image that is fully applied.
+	applied atomic.Uint64
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	workers sync.WaitGroup
+	unsub   []func()
+
+	inbox inbox
+	// Under applying: what only the applier, Start and Close touch.
+	applying sync.Mutex
+	unknown  []folder // found at start, of topics that the image did not have
+	settled  bool     // unknown has been dealt with
+	retry    map[cluster.TopicPartition]struct{}
+	removals []removal
+	leading  bool         // as of the last image applied: M1
+	last     *image.Image // the last image applied
+
+	closeOnce sync.Once
+	closeErr  error
+	started   bool
+
+	stats stats
+}
+
+// replica is one hosted replica.
+type replica struct {
+	folder
+	p   *partition.Partition // nil: could not be opened
+	err error                // why not
+}
+
+// New makes a manager; Start begins.
+func New(cfg Config) *Manager {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	m := &Manager{cfg: cfg, fs: cfg.FS, self: cluster.BrokerID(cfg.Broker.NodeID), handles: cfg.Handles,
+		recent: locallog.NewRecent(0), retry: map[cluster.TopicPartition]struct{}{}}
+	if m.handles == nil {
+		m.handles, m.ownsHand = disk.NewHandleCache(cfg.FS, handlesMax), true
+	}
+	m.epoch.Store(int64(cluster.NoBrokerEpoch))
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	m.inbox.kick = make(chan struct{}, 1)
+	return m
+}
+
+// Start opens the logs of the directories, which recovers them after an unclean
+// stop, and begins to follow the image. No replica leads before Activate. On an
+// error the manager is closed.
+func (m *Manager) Start(ctx context.Context) error {
+	m.applying.Lock()
+	err := m.openAll(ctx)
+	m.applying.Unlock()
+	if err != nil {
+		_ = m.Close(ctx)
+		return err
+	}
+	m.started = true
+	m.workers.Go(m.runApplier)
+	m.workers.Go(m.runHousekeeping)
+	m.workers.Go(m.runRetention)
+	m.unsub = append(m.unsub, m.cfg.Watch.Subscribe(m.inbox.image))
+	if catalog := m.cfg.Watch.Catalog(); catalog != nil {
+		m.unsub = append(m.unsub, catalog.SubscribeCatalog(m.inbox.catalog))
+	}
+	return nil
+}
+
+// Activate says under which broker epoch this incarnation is registered: its
+// replicas lead from the image on that shows the registration unfenced.
+func (m *Manager) Activate(epoch cluster.BrokerEpoch) {
+	m.epoch.Store(int64(epoch))
+	m.inbox.everything()
+}
+
+// Get returns a hosted replica. It fails with ErrUnknownPartition, or with
+// ErrOffline where the replica's log directory or log has failed.
+func (m *Manager) Get(tp cluster.TopicPartition) (*partition.Partition, error) {
+	v, ok := m.hosted.Load(tp)
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", tp, ErrUnknownPartition)
+	}
+	r := v.(*replica)
+	if r.p == nil {
+		return nil, fmt.Errorf("%s: %w: %w", r.key, ErrOffline, r.err)
+	}
+	return r.p, nil
+}
+
+// All iterates over the replicas whose log could be opened, in no order.
+func (m *Manager) All() iter.Seq[*partition.Partition] {
+	return func(yield func(*partition.Partition) bool) {
+		for _, r := range m.replicas() {
+			if r.p != nil && !yield(r.p) {
+				return
+			}
+		}
+	}
+}
+
+// replicas iterates over everything hosted.
+func (m *Manager) replicas() iter.Seq2[cluster.TopicPartition, *replica] {
+	return func(yield func(cluster.TopicPartition, *replica) bool) {
+		m.hosted.Range(func(k, v any) bool { return yield(k.(cluster.TopicPartition), v.(*replica)) })
+	}
+}
+
+func (m *Manager) lookup(tp cluster.TopicPartition) *replica {
+	v, ok := m.hosted.Load(tp)
+	if !ok {
+		return nil
+	}
+	return v.(*replica)
+}
+
+// AppliedIndex is the index of the image whose changes are all applied here.
+func (m *Manager) AppliedIndex() uint64 { return m.applied.Load() }
+
+// Ready says whether every replica that the image wants led from here is led,
+// and if not, why, in a few sentences.
+func (m *Manager) Ready() (bool, []string) {
+	img := m.cfg.Watch.Image()
+	if m.AppliedIndex() < img.Index() && m.AppliedIndex() == 0 {
+		return false, []string{"replicas: the metadata image is not applied yet"}
+	}
+	var reasons []string
+	waiting := 0
+	for tp, r := range m.replicas() {
+		_, want, ok := img.Partition(tp)
+		if !ok || want.Leader != m.self {
+			continue
+		}
+		if r.p == nil {
+			reasons = append(reasons, fmt.Sprintf("replicas: %s is offline: %v", r.key, r.err))
+		} else if epoch, leads := r.p.Leading(); !leads || epoch != want.LeaderEpoch {
+			waiting++
+		}
+		if len(reasons) == reasonsMax {
+			break
+		}
+	}
+	if waiting > 0 {
+		reasons = append(reasons, fmt.Sprintf("replicas: %d partitions are not led yet", waiting))
+	}
+	return len(reasons) == 0, reasons
+}
+
+const reasonsMax = 5
+
+// OfflineDirs returns the directories that failed.
+func (m *Manager) OfflineDirs() []cluster.DirectoryID {
+	var ids []cluster.DirectoryID
+	for _, d := range m.cfg.Dirs.dirs {
+		if d.offlineErr() != nil {
+			ids = append(ids, d.id)
+		}
+	}
+	return ids
+}
+
+// DirStatus describes one log directory.
+type DirStatus struct {
+	Path      string
+	ID        cluster.DirectoryID
+	Offline   error // nil: it works
+	FreeBytes int64 // as last looked at
+	Replicas  int
+}
+
+// DirStatuses describes the log directories.
+func (m *Manager) DirStatuses() []DirStatus {
+	out := make([]DirStatus, 0, len(m.cfg.Dirs.dirs))
+	for _, d := range m.cfg.Dirs.dirs {
+		out = append(out, DirStatus{Path: d.path, ID: d.id, Offline: d.offlineErr(), FreeBytes: d.freeBytes.Load(), Replicas: int(d.replicas.Load())})
+	}
+	return out
+}
+
+// DirOf returns the path of the directory that holds a replica.
+func (m *Manager) DirOf(tp cluster.TopicPartition) (string, bool) {
+	r := m.lookup(tp)
+	if r == nil {
+		return "", false
+	}
+	return r.dir.path, true
+}
+
+// hook tells Config.Hook of a step.
+func (m *Manager) hook(step string) {
+	if m.cfg.Hook != nil {
+		m.cfg.Hook(step)
+	}
+}
+
+// Persist makes a log start offset of a partition without a tier durable (M5).
+func (m *Manager) Persist(_ context.Context, tp cluster.TopicPartition, offset cluster.Offset) error {
+	r := m.lookup(tp)
+	if r == nil {
+		return fmt.Errorf("%s: %w", tp, ErrUnknownPartition)
+	}
+	return r.dir.starts.write(r.dir.starts.raise(r.key, offset))
+}
+
+// settings returns a topic's effective configuration here.
+func (m *Manager) settings(img *image.Image, t *image.Topic) config.Topic {
+	return config.EffectiveTopic(config.Layers{
+		Topic: t.Configs, Broker: img.BrokerConfig(m.self), Cluster: img.BrokerConfig(cluster.NoBroker),
+		Static: m.cfg.Broker.Static, TieredByDefault: t.TieredByDefault,
+	})
+}

@@ -1,0 +1,129 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+
+	"strandline/metadata/cluster"
+)
+
+// openAll reads the directories and opens the logs of every partition that the
+// image places here. The rest waits for settleUnknown.
+func (m *Manager) openAll(ctx context.Context) error {
+	var found []folder
+	for _, d := range m.cfg.Dirs.dirs {
+		d.slots = make(chan struct{}, flushesMax)
+		folders, err := m.openDir(d)
+		if err != nil {
+			return err
+		}
+		found = append(found, folders...)
+	}
+	if err := unique(found); err != nil {
+		return err
+	}
+	img := m.cfg.Watch.Image()
+	var hosted []folder
+	for _, f := range found {
+		topic, p, ok := img.Partition(f.tp())
+		if ok && slices.Contains(p.Replicas, m.self) && topic.Name == f.key.topic {
+			hosted = append(hosted, f)
+		} else {
+			m.unknown = append(m.unknown, f)
+		}
+	}
+	m.parallel(len(hosted), func(i int) {
+		if ctx.Err() != nil || m.ctx.Err() != nil {
+			return
+		}
+		topic, _ := img.TopicByID(hosted[i].meta.topic)
+		m.openReplica(m.settings(img, topic), hosted[i], false)
+		m.hook(StepStartupRecovery)
+	})
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("start cancelled: %w", err)
+	}
+	for _, d := range m.cfg.Dirs.dirs {
+		m.dropEntries(d, found)
+	}
+	return nil
+}
+
+// openDir loads a directory's checkpoints, removes its clean-shutdown file (M3)
+// and lists its folders. It opens no log.
+func (m *Manager) openDir(d *dir) ([]folder, error) {
+	for file, name := range map[*offsetFile]string{&d.starts: logStartName, &d.recovery: recoveryName, &d.marks: replicationName} {
+		malformed, err := file.load(m.fs, path.Join(d.path, name))
+		if err != nil {
+			return nil, &DirError{Dir: d.path, Reason: name + " cannot be read", Cause: err}
+		}
+		if malformed != nil {
+			m.cfg.Logger.Error("checkpoint ignored", "dir", d.path, "file", name, "err", malformed)
+		}
+	}
+	if err := m.fs.Remove(path.Join(d.path, cleanName)); err == nil {
+		err = m.fs.SyncDir(d.path)
+		if err != nil {
+			return nil, &DirError{Dir: d.path, Reason: "it cannot be synced", Cause: err}
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, &DirError{Dir: d.path, Reason: cleanName + " cannot be removed", Cause: err}
+	}
+	names, err := m.fs.List(d.path)
+	if err != nil {
+		return nil, &DirError{Dir: d.path, Reason: "it cannot be listed", Cause: err}
+	}
+	var folders []folder
+	for _, name := range names {
+		if m.leftover(d, name) {
+			continue
+		}
+		k, ok := parseFolder(name)
+		if !ok {
+			continue
+		}
+		f, empty, err := readFolder(m.fs, d, k)
+		switch {
+		case err != nil:
+			m.setStray(f)
+		case empty:
+			m.discard(f, 0)
+		default:
+			folders = append(folders, f)
+		}
+	}
+	return folders, nil
+}
+
+// unique refuses two folders of one partition.
+func unique(found []folder) error {
+	seen := map[cluster.TopicPartition]folder{}
+	for _, f := range found {
+		if other, ok := seen[f.tp()]; ok {
+			return &DirError{Dir: f.dir.path, Reason: fmt.Sprintf("%s is here and in %s", f.key, other.dir.path), Remedy: "move the older of the two folders away"}
+		}
+		seen[f.tp()] = f
+	}
+	return nil
+}
+
+// dropEntries removes checkpoint entries without a folder, durably, so that none
+// is ever taken for one of a partition made later under the same name.
+func (m *Manager) dropEntries(d *dir, found []folder) {
+	here := map[folderKey]struct{}{}
+	for _, f := range found {
+		if f.dir == d {
+			here[f.key] = struct{}{}
+		}
+	}
+	for _, file := range d.checkpoints() {
+		file.keep(func(k folderKey) bool { _, ok := here[k]; return ok })
+		if err := file.writeChanges(); err != nil {
+			m.dirTrouble(d, err)
+		}
+	}
+}

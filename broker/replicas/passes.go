@@ -1,0 +1,281 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"strandline/broker/cleaner"
+	"strandline/broker/partition"
+	"strandline/metadata/cluster"
+	"strandline/metadata/config"
+)
+
+// housekeepingEvery is how often idle segments are looked at for sealing, files
+// for removal, flush.ms for being due, and free space is measured.
+const housekeepingEvery = 100 * time.Millisecond
+
+// stepMax bounds one step of a retention pass that waits for the controller.
+const stepMax = 10 * time.Second
+
+// Stats counts what the passes did.
+type Stats struct {
+	RetentionPasses   int64
+	SegmentsRemoved   int64
+	BytesRemoved      int64
+	RetentionFailures int64
+	// FutureStamped is the number of segments found, in the last pass over
+	// everything, with a largest timestamp in the future.
+	FutureStamped int64
+}
+
+type stats struct {
+	passes, segments, bytes, failures, future atomic.Int64
+}
+
+// Stats returns the counters.
+func (m *Manager) Stats() Stats {
+	return Stats{
+		RetentionPasses: m.stats.passes.Load(), SegmentsRemoved: m.stats.segments.Load(), BytesRemoved: m.stats.bytes.Load(),
+		RetentionFailures: m.stats.failures.Load(), FutureStamped: m.stats.future.Load(),
+	}
+}
+
+// runHousekeeping runs the short periodic duties and the checkpoints.
+func (m *Manager) runHousekeeping() {
+	tick := time.NewTicker(housekeepingEvery)
+	defer tick.Stop()
+	b := m.cfg.Broker
+	recovery := newSchedule(b.RecoveryCheckpointEvery, m.cfg.Now())
+	starts := newSchedule(b.LogStartCheckpointEvery, m.cfg.Now())
+	marks := newSchedule(b.HighWatermarkCheckpointEvery, m.cfg.Now())
+	for {
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := m.cfg.Now()
+		m.measureSpace()
+		m.sweep()
+		m.removeDue(now)
+		if recovery.due(now) {
+			m.checkpoint(recoveryPoints)
+		}
+		if starts.due(now) {
+			m.checkpoint(logStarts)
+		}
+		if marks.due(now) {
+			m.checkpoint(highWatermarks)
+		}
+	}
+}
+
+// schedule is a period; zero or config.Forever: never.
+type schedule struct {
+	every time.Duration
+	next  time.Time
+}
+
+func newSchedule(every time.Duration, now time.Time) *schedule {
+	return &schedule{every: every, next: now.Add(every)}
+}
+
+func (s *schedule) due(now time.Time) bool {
+	if s.every <= 0 || s.every == config.Forever || now.Before(s.next) {
+		return false
+	}
+	s.next = now.Add(s.every)
+	return true
+}
+
+// sweep does every log's periodic duties. Only what failed says so: the replica
+// is then offline and has logged it.
+func (m *Manager) sweep() {
+	for _, r := range m.replicas() {
+		if m.ctx.Err() != nil {
+			return
+		}
+		if r.p == nil {
+			continue
+		}
+		err := r.p.RollIfDue()
+		if err == nil {
+			err = r.p.Sweep()
+		}
+		if err != nil && !errors.Is(err, partition.ErrStorage) && !errors.Is(err, partition.ErrClosed) {
+			m.cfg.Logger.Warn("log housekeeping failed", "partition", r.key.String(), "err", err)
+		}
+	}
+}
+
+// measureSpace compares every directory's free space with disk.reserved.bytes:
+// below it clients' appends are refused, below one and a half times of it what
+// is in the tier leaves early.
+func (m *Manager) measureSpace() {
+	reserve := m.cfg.Broker.DiskReservedBytes
+	for _, d := range m.cfg.Dirs.dirs {
+		if d.offlineErr() != nil {
+			continue
+		}
+		usage, err := m.fs.Usage(d.path)
+		if err != nil {
+			m.dirTrouble(d, err)
+			continue
+		}
+		d.freeBytes.Store(usage.FreeBytes)
+		full := usage.FreeBytes < reserve
+		if full != d.full.Swap(full) {
+			m.cfg.Logger.Warn("free disk space against disk.reserved.bytes", "dir", d.path, "below", full, "free_bytes", usage.FreeBytes, "reserved_bytes", reserve)
+		}
+		d.pressed.Store(usage.FreeBytes < reserve+reserve/2)
+	}
+}
+
+// runRetention runs a pass over every replica every log.retention.check.interval.ms.
+func (m *Manager) runRetention() {
+	timer := time.NewTimer(m.cfg.Broker.InitialTaskDelay)
+	defer timer.Stop()
+	for {
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-timer.C:
+		}
+		future := 0
+		for _, r := range m.replicas() {
+			if m.ctx.Err() != nil {
+				return
+			}
+			if r.p == nil {
+				continue
+			}
+			n, err := m.retain(r)
+			future += n
+			if err != nil && m.ctx.Err() == nil {
+				m.stats.failures.Add(1)
+				m.cfg.Logger.Warn("retention pass failed; the next one tries again", "partition", r.key.String(), "err", err)
+			}
+		}
+		m.stats.future.Store(int64(future))
+		m.stats.passes.Add(1)
+		timer.Reset(max(m.cfg.Broker.RetentionCheckEvery, time.Millisecond))
+	}
+}
+
+// retain runs one pass over one replica.
+func (m *Manager) retain(r *replica) (future int, err error) {
+	plan, _ := m.plan(r)
+	if plan.Roll {
+		if err := r.p.Roll(); err != nil {
+			return plan.FutureStamped, err
+		}
+	}
+	if plan.LogStart > r.p.LogStartOffset() {
+		ctx, cancel := context.WithTimeout(m.ctx, stepMax)
+		_, err := r.p.AdvanceLogStart(ctx, plan.LogStart)
+		cancel()
+		if err != nil {
+			return plan.FutureStamped, err
+		}
+	}
+	if plan.TrimBelow == cluster.NoOffset {
+		return plan.FutureStamped, nil
+	}
+	removed, bytes, err := r.p.TrimLocal(plan.TrimBelow)
+	m.stats.segments.Add(int64(removed))
+	m.stats.bytes.Add(bytes)
+	if removed > 0 {
+		m.cfg.Logger.Info("local segments removed", "partition", r.key.String(), "segments", removed, "bytes", bytes,
+			"reason", string(plan.Removals[0].Reason), "log_start_offset", r.p.LogStartOffset())
+	}
+	return plan.FutureStamped, err
+}
+
+// plan asks the policy about one replica.
+func (m *Manager) plan(r *replica) (cleaner.Plan, partition.Status) {
+	s := r.p.Status() // takes RemoteEndOffset before the segments
+	state := cleaner.State{
+		Now: m.cfg.Now(), Leading: s.Leading, Tiered: s.Remote, LogStart: s.LogStartOffset,
+		HighWatermark: s.HighWatermark, RemoteEnd: s.RemoteEndOffset, DiskPressure: r.dir.pressed.Load(),
+	}
+	for _, segment := range s.Segments {
+		state.Segments = append(state.Segments, cleaner.Segment{
+			Base: segment.Base, Next: segment.Next, Bytes: segment.Bytes,
+			MaxTimestamp: segment.MaxTimestamp, Written: segment.Modified, Sealed: segment.Sealed,
+		})
+	}
+	return cleaner.Pass(state, Limits(r.p.Settings())), s
+}
+
+// Limits are the retention limits that follow from a topic's configuration.
+func Limits(t config.Topic) cleaner.Limits {
+	return cleaner.Limits{
+		Delete: t.CleanupPolicy.Delete(), Age: t.RetentionTime, Bytes: t.RetentionBytes,
+		LocalAge: t.LocalRetentionTime, LocalBytes: t.LocalRetentionBytes,
+	}
+}
+
+// Outlook is what retention will do to a replica.
+type Outlook struct {
+	Status   partition.Status
+	Settings config.Topic
+	Plan     cleaner.Plan // of a pass now
+	// SealsBy is when segment.ms seals the active segment at the latest; zero
+	// where it is empty. Jitter may make it earlier.
+	SealsBy time.Time
+	// SealBytes is how many more bytes seal it.
+	SealBytes int64
+}
+
+// Outlook describes a replica and what the next retention pass does to it.
+func (m *Manager) Outlook(tp cluster.TopicPartition) (Outlook, error) {
+	if _, err := m.Get(tp); err != nil {
+		return Outlook{}, err
+	}
+	r := m.lookup(tp)
+	if r == nil {
+		return Outlook{}, ErrUnknownPartition
+	}
+	var o Outlook
+	o.Plan, o.Status = m.plan(r)
+	o.Settings = r.p.Settings()
+	if n := len(o.Status.Segments); n > 0 {
+		active := o.Status.Segments[n-1]
+		o.SealBytes = max(0, o.Settings.SegmentBytes-active.Bytes)
+		if active.Next > active.Base && !active.Created.IsZero() && o.Settings.SegmentAge < config.Forever {
+			o.SealsBy = active.Created.Add(o.Settings.SegmentAge)
+		}
+	}
+	return o, nil
+}
+
+// checkpointed says which offset of a replica goes into which file.
+type checkpointed struct {
+	file   func(*dir) *offsetFile
+	offset func(*partition.Partition) cluster.Offset
+}
+
+var (
+	recoveryPoints = checkpointed{func(d *dir) *offsetFile { return &d.recovery }, (*partition.Partition).FlushedOffset}
+	logStarts      = checkpointed{func(d *dir) *offsetFile { return &d.starts }, (*partition.Partition).LogStartOffset}
+	highWatermarks = checkpointed{func(d *dir) *offsetFile { return &d.marks }, (*partition.Partition).HighWatermark}
+)
+
+// checkpoint writes one kind of file in every directory where it changed.
+func (m *Manager) checkpoint(c checkpointed) {
+	for _, r := range m.replicas() {
+		if r.p != nil && r.dir.offlineErr() == nil {
+			c.file(r.dir).raise(r.key, c.offset(r.p))
+		}
+	}
+	for _, d := range m.cfg.Dirs.dirs {
+		if d.offlineErr() != nil {
+			continue
+		}
+		if err := c.file(d).writeChanges(); err != nil {
+			m.dirTrouble(d, err)
+		}
+	}
+}
