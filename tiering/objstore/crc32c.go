@@ -86,3 +86,28 @@ var errShortBody = errors.New("the body is shorter than its size")
 // uses the buffer it is given.
 type onlyReader struct{ io.Reader }
 type onlyWriter struct{ io.Writer }
+
+// CRC32CCombiner is CombineCRC32C for many pieces of the same few lengths, whose
+// operators it keeps. The zero value is the checksum of nothing.
+type CRC32CCombiner struct {
+	crc   uint32
+	bytes int64
+	// length and operator belong to the last piece.
+	length   int64
+	operator uint32
+}
+
+// Add appends a piece of n bytes with the checksum crc.
+func (c *CRC32CCombiner) Add(crc uint32, n int64) {
+	if n != c.length || c.operator == 0 {
+		c.length, c.operator = n, xPowModP(uint64(n)*8)
+	}
+	c.crc = mulModP(c.operator, c.crc) ^ crc
+	c.bytes += n
+}
+
+// Sum is the checksum of all pieces.
+func (c *CRC32CCombiner) Sum() uint32 { return c.crc }
+
+// Bytes is the length of all pieces.
+func (c *CRC32CCombiner) Bytes() int64 { return c.bytes }
