@@ -35,8 +35,6 @@ type Broker struct {
 	HeartbeatInterval            time.Duration
 	SessionTimeout               time.Duration
 	RegistrationTimeout          time.Duration
-	LeaderRebalance              bool
-	LeaderRebalanceEvery         time.Duration
 	ProducerIDExpiration         time.Duration
 	ProducerIDCheckEvery         time.Duration
 	RetentionCheckEvery          time.Duration // log.retention.check.interval.ms
@@ -45,13 +43,11 @@ type Broker struct {
 	RecoveryCheckpointEvery      time.Duration // log.flush.offset.checkpoint.interval.ms
 	LogStartCheckpointEvery      time.Duration
 	HighWatermarkCheckpointEvery time.Duration
-	FlushCheckEvery              time.Duration // log.flush.scheduler.interval.ms; Forever: off
 	ReplicaLagMax                time.Duration
 	DiskReservedBytes            int64
 
 	SocketReceiveBytes    int32 // -1: the system's
 	SocketSendBytes       int32
-	SocketBacklog         int32
 	SocketRequestMaxBytes int32
 	ConnectionsMaxIdle    time.Duration
 	MaxConnections        int32
@@ -59,7 +55,6 @@ type Broker struct {
 	QueuedMaxRequests     int32
 	QueuedMaxRequestBytes int64 // Unlimited for -1
 	FetchMaxBytes         int32
-	FetchSessionSlots     int32
 	RequestTimeout        time.Duration
 
 	Store Store
@@ -122,11 +117,4 @@ type Voter struct {
 type Warning struct {
 	Key  string
 	Text string
-}
-
-// ParseBroker reads the merged properties of a node. It touches nothing but
-// its argument. An error lists every wrong key; warnings name keys that have
-// no effect here.
-func ParseBroker(props map[string]string) (Broker, []Warning, error) {
-	return Broker{}, nil, nil
 }

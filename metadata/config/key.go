@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // Type is the type of a key, with Kafka's numbers in DescribeConfigs.
@@ -20,6 +22,14 @@ const (
 	Class    Type = 8
 	Password Type = 9
 )
+
+func (t Type) String() string {
+	names := []string{"", "BOOLEAN", "STRING", "INT", "SHORT", "LONG", "DOUBLE", "LIST", "CLASS", "PASSWORD"}
+	if t < 0 || int(t) >= len(names) {
+		return ""
+	}
+	return names[t]
+}
 
 // Scope tells what a key belongs to.
 type Scope int8
@@ -56,21 +66,24 @@ type Key struct {
 	Name       string
 	Scope      Scope
 	Type       Type
-	Default    string
-	HasDefault bool // false: null in Kafka's words
-	Required   bool
-	Internal   bool // not listed in the reference or by DescribeConfigs unless set
-	Ours       bool // not a key of Kafka
+	Default    string // canonical; see HasDefault
+	HasDefault bool   // false: null in Kafka's words
+	Internal   bool   // listed only where set, and not in the reference
+	Ours       bool   // not a key of Kafka
 	Dynamic    Dynamic
 	Effect     Effect
 	Reason     string // of Ignored and Unsafe
 	Doc        string
 	// Synonyms of a topic key are the broker keys that give its default, most
-	// important first.
+	// important first. Synonyms of a broker key are the keys that give the
+	// same value, itself first; nil where there is only itself.
 	Synonyms []string
 
 	rule rule
 }
+
+// Sensitive tells whether the value must never be shown.
+func (k Key) Sensitive() bool { return k.Type == Password }
 
 // ErrInvalid is wrapped by every error about a key or its value.
 var ErrInvalid = errors.New("invalid configuration")
@@ -90,19 +103,88 @@ func keyErr(key, format string, args ...any) error {
 	return &KeyError{Key: key, Message: fmt.Sprintf(format, args...)}
 }
 
-// TopicKeys are all topic keys by name.
-func TopicKeys() []Key { return nil }
+var (
+	topicTable  = table(TopicScope, topicKeys())
+	brokerTable = table(BrokerScope, brokerKeys(), storeKeys(), ignoredKeys(), unsafeKeys())
+)
 
-// BrokerKeys are all broker keys by name.
-func BrokerKeys() []Key { return nil }
+type keyTable struct {
+	byName map[string]Key
+	sorted []Key
+}
+
+func table(scope Scope, lists ...[]Key) keyTable {
+	t := keyTable{byName: map[string]Key{}}
+	for _, l := range lists {
+		for _, k := range l {
+			k.Scope = scope
+			if _, double := t.byName[k.Name]; double {
+				panic("config: two keys are named " + k.Name)
+			}
+			t.byName[k.Name] = k
+			t.sorted = append(t.sorted, k)
+		}
+	}
+	slices.SortFunc(t.sorted, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
+	return t
+}
+
+// TopicKeys are all topic keys by name. Read only.
+func TopicKeys() []Key { return topicTable.sorted }
+
+// BrokerKeys are all broker keys by name. Read only.
+func BrokerKeys() []Key { return brokerTable.sorted }
 
 // TopicKey finds a topic key.
-func TopicKey(name string) (Key, bool) { return Key{}, false }
+func TopicKey(name string) (Key, bool) {
+	k, ok := topicTable.byName[name]
+	return k, ok
+}
 
 // BrokerKey finds a broker key.
-func BrokerKey(name string) (Key, bool) { return Key{}, false }
+func BrokerKey(name string) (Key, bool) {
+	k, ok := brokerTable.byName[name]
+	return k, ok
+}
 
 // Nearest is the known name most like name, "" where none is like it.
-func Nearest(name string, scope Scope) string { return "" }
+func Nearest(name string, scope Scope) string {
+	t := brokerTable
+	if scope == TopicScope {
+		t = topicTable
+	}
+	best, bestCost := "", max(2, len(name)/4)+1
+	for _, k := range t.sorted {
+		if c := distance(name, k.Name, bestCost); c < bestCost && !k.Internal {
+			best, bestCost = k.Name, c
+		}
+	}
+	return best
+}
 
-type rule interface{ check(value any) error }
+// distance counts insertions, deletions, changes and swaps of neighbours, up to
+// bound.
+func distance(a, b string, bound int) int {
+	if d := len(a) - len(b); d >= bound || -d >= bound {
+		return bound
+	}
+	two, one, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range one {
+		one[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(one[j]+1, row[j-1]+1, one[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], two[j-2]+1)
+			}
+		}
+		two, one, row = one, row, two
+	}
+	return min(one[len(b)], bound)
+}
