@@ -183,7 +183,7 @@ func (l *Lifecycle) WaitPhase(ctx context.Context, phase Phase) error {
 }
 
 // Shutdown asks the controller to move leaders away and returns once it agrees
-// that the broker may go, or ctx ends. Heartbeats go on until Close.
+// that the broker may go, or ctx ends. No heartbeat is sent after that.
 func (l *Lifecycle) Shutdown(ctx context.Context) error {
 	l.mu.Lock()
 	before := l.machine.phase

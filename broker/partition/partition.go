@@ -21,8 +21,8 @@ type Config struct {
 	Topic          string // the topic's name
 	Self           cluster.BrokerID
 	Settings       config.Topic
-	// Log is the replica's log, open. The partition owns it from New on and
-	// is its only writer.
+	// Log is the replica's log, open, with RemoteBelow where Remote is set.
+	// The partition owns it from New on and is its only writer.
 	Log *locallog.Log
 	// HighWatermark is the one last checkpointed, NoOffset if unknown.
 	HighWatermark cluster.Offset
@@ -109,6 +109,12 @@ func New(cfg Config) *Partition {
 	settings := cfg.Settings
 	p.settings.Store(&settings)
 	p.role.Store(&role{Leadership: Leadership{Leader: cluster.NoBroker, LeaderEpoch: cluster.NoLeaderEpoch}})
+	if cfg.Remote != nil {
+		// What the catalog does not know cannot be remote.
+		if _, known := cfg.Remote.LogStartOffset(cfg.TopicPartition); !known {
+			p.log.SetStartOffset(p.log.LocalStartOffset())
+		}
+	}
 	mark := max(p.log.StartOffset(), min(cfg.HighWatermark, p.log.EndOffset()))
 	p.highWatermark.Store(int64(mark))
 	p.writeMu.Lock()

@@ -236,7 +236,7 @@ func (m *Manager) chooseDir() (*dir, error) {
 func (m *Manager) openReplica(settings config.Topic, f folder, made bool) *replica {
 	cfg := locallog.Config{
 		FS: m.fs, Dir: f.path(), Partition: f.key.String(), Settings: partition.LogSettings(settings),
-		LogStart:  cluster.NoOffset,
+		LogStart: cluster.NoOffset, RemoteBelow: m.cfg.Remote != nil,
 		Producers: producerstate.Config{Expiration: m.cfg.Broker.ProducerIDExpiration},
 		Handles:   m.handles, Recent: m.recent, Now: m.cfg.Now, Logger: m.cfg.Logger, Hook: m.cfg.Hook,
 	}
@@ -253,7 +253,7 @@ func (m *Manager) openReplica(settings config.Topic, f folder, made bool) *repli
 	}
 	if m.cfg.Remote != nil {
 		if start, known := m.cfg.Remote.LogStartOffset(f.tp()); known {
-			cfg.LogStart, cfg.RemoteBelow = start, true
+			cfg.LogStart = start
 		}
 	}
 	r := &replica{folder: f}

@@ -52,6 +52,9 @@ func (m *Manager) closeLogs(ctx context.Context) map[*dir]bool {
 	for _, r := range m.replicas() {
 		all = append(all, r)
 	}
+	for _, f := range m.unknown { // never opened: as clean as they were
+		clean[f.dir] = clean[f.dir] && f.dir.clean
+	}
 	var mu sync.Mutex
 	m.parallel(len(all), func(i int) {
 		r := all[i]

@@ -183,6 +183,15 @@ func (m *Manager) replicas() iter.Seq2[cluster.TopicPartition, *replica] {
 	}
 }
 
+// count is the number of replicas hosted.
+func (m *Manager) count() int {
+	n := 0
+	for _, d := range m.cfg.Dirs.dirs {
+		n += int(d.replicas.Load())
+	}
+	return n
+}
+
 func (m *Manager) lookup(tp cluster.TopicPartition) *replica {
 	v, ok := m.hosted.Load(tp)
 	if !ok {

@@ -13,8 +13,14 @@ import (
 )
 
 // housekeepingEvery is how often idle segments are looked at for sealing, files
-// for removal, flush.ms for being due, and free space is measured.
-const housekeepingEvery = 100 * time.Millisecond
+// for removal, flush.ms for being due, and free space is measured. Where there
+// are more than sweepAll replicas each is looked at once in sweepRounds, so that
+// many idle ones cost little.
+const (
+	housekeepingEvery = 100 * time.Millisecond
+	sweepAll          = 256
+	sweepRounds       = 10
+)
 
 // stepMax bounds one step of a retention pass that waits for the controller.
 const stepMax = 10 * time.Second
@@ -50,7 +56,7 @@ func (m *Manager) runHousekeeping() {
 	recovery := newSchedule(b.RecoveryCheckpointEvery, m.cfg.Now())
 	starts := newSchedule(b.LogStartCheckpointEvery, m.cfg.Now())
 	marks := newSchedule(b.HighWatermarkCheckpointEvery, m.cfg.Now())
-	for {
+	for round := 0; ; round++ {
 		select {
 		case <-m.ctx.Done():
 			return
@@ -58,7 +64,7 @@ func (m *Manager) runHousekeeping() {
 		}
 		now := m.cfg.Now()
 		m.measureSpace()
-		m.sweep()
+		m.sweep(round)
 		m.removeDue(now)
 		if recovery.due(now) {
 			m.checkpoint(recoveryPoints)
@@ -92,12 +98,13 @@ func (s *schedule) due(now time.Time) bool {
 
 // sweep does every log's periodic duties. Only what failed says so: the replica
 // is then offline and has logged it.
-func (m *Manager) sweep() {
-	for _, r := range m.replicas() {
+func (m *Manager) sweep(round int) {
+	many := m.count() > sweepAll
+	for tp, r := range m.replicas() {
 		if m.ctx.Err() != nil {
 			return
 		}
-		if r.p == nil {
+		if r.p == nil || many && (int(tp.Topic[0])+int(tp.Partition)+round)%sweepRounds != 0 {
 			continue
 		}
 		err := r.p.RollIfDue()
