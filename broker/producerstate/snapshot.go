@@ -32,7 +32,7 @@ func (e *SnapshotError) Unwrap() error { return ErrCorruptSnapshot }
 const (
 	snapshotVersion     = 1
 	snapshotHeaderBytes = 10 // version, checksum, number of entries
-	snapshotEntryBytes  = 42
+	snapshotEntryBytes  = 46
 	posSnapshotCRC      = 2
 	posSnapshotEntries  = 6
 
