@@ -136,7 +136,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, Topic{
 		CleanupPolicy: CleanupDelete, RetentionTime: 168 * time.Hour, RetentionBytes: Unlimited,
 		LocalRetentionTime: 168 * time.Hour, LocalRetentionBytes: Unlimited,
-		SegmentBytes: 1 << 30, SegmentAge: 168 * time.Hour, IndexBytes: 10 << 20, IndexInterval: 4096,
+		TierCopyLagBytes: -1, SegmentBytes: 1 << 30, SegmentAge: 168 * time.Hour, IndexBytes: 10 << 20, IndexInterval: 4096,
 		FlushMessages: Unlimited, FlushInterval: Forever, MaxMessageBytes: 1048588,
 		TimestampBeforeMax: Forever, TimestampAfterMax: time.Hour, CompressionType: "producer",
 		MaxDecompressedBytes: 2147483639, MinInsyncReplicas: 1, DeleteRetention: 24 * time.Hour,

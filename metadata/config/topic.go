@@ -52,6 +52,12 @@ type Topic struct {
 	Tiered            bool // remote.storage.enable
 	TierCopyDisabled  bool // remote.log.copy.disable
 	TierDeleteAllowed bool // remote.log.delete.on.disable
+	// A sealed segment may wait for its upload until it is TierCopyLag old, or
+	// TierCopyLagBytes of the log follow it, whatever comes first. 0: it does
+	// not wait. A lag of -1 does not count; where neither counts, segments wait
+	// for local retention.
+	TierCopyLag      time.Duration // remote.copy.lag.ms; Forever for -1
+	TierCopyLagBytes int64         // remote.copy.lag.bytes; -1 for -1
 
 	SegmentBytes  int64 // internal.segment.bytes where set
 	SegmentAge    time.Duration
@@ -217,6 +223,8 @@ func EffectiveTopic(l Layers) Topic {
 		Tiered:            l.bool("remote.storage.enable"),
 		TierCopyDisabled:  l.bool("remote.log.copy.disable"),
 		TierDeleteAllowed: l.bool("remote.log.delete.on.disable"),
+		TierCopyLag:       l.ms("remote.copy.lag.ms"),
+		TierCopyLagBytes:  l.int("remote.copy.lag.bytes"),
 		SegmentBytes:      l.int("segment.bytes"),
 		SegmentAge:        l.ms("segment.ms"),
 		SegmentJitter:     l.ms("segment.jitter.ms"),

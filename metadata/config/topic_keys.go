@@ -111,10 +111,10 @@ func topicKeys() []Key {
 			synonyms("min.insync.replicas"),
 		def("preallocate", Bool, "false", nil, "Whether a new segment file is allocated in full.").
 			synonyms("log.preallocate").ignored("segment files grow as they are written"),
-		def("remote.copy.lag.bytes", Long, "-1", atLeast(-1), "Bytes that sealed segments may wait before they are uploaded.").
-			synonyms("log.remote.copy.lag.bytes").ignored("sealed segments are uploaded at once"),
-		def("remote.copy.lag.ms", Long, "0", atLeast(-1), "How long sealed segments wait before they are uploaded.").
-			synonyms("log.remote.copy.lag.ms").ignored("sealed segments are uploaded at once"),
+		def("remote.copy.lag.bytes", Long, "-1", atLeast(-1), "How much of the log may follow a sealed segment before it is uploaded; -1: does not count.").
+			synonyms("log.remote.copy.lag.bytes"),
+		def("remote.copy.lag.ms", Long, "0", atLeast(-1), "How long a sealed segment waits before it is uploaded; 0: not at all, -1: does not count.").
+			synonyms("log.remote.copy.lag.ms"),
 		def("remote.log.copy.disable", Bool, "false", nil, "Stop uploading; what is in the tier stays readable."),
 		def("remote.log.delete.on.disable", Bool, "false", nil,
 			"Allow remote.storage.enable to be turned off, which deletes what is in the tier."),
