@@ -57,7 +57,7 @@ type fixture struct {
 func newFixture(t testing.TB, settings config.Topic) *fixture {
 	crash := disk.NewCrash(1)
 	f := &fixture{t: t, crash: crash, fs: disk.NewFault(crash, nil), now: startTime}
-	require.NoError(t, f.fs.MkdirAll("/logs"))
+	require.NoError(t, disk.EnsureDir(f.fs, "/logs"))
 	if settings.Tiered {
 		f.remote = &fakeRemote{fs: crash}
 		f.config.Remote, f.config.Keeper = f.remote, f.remote
