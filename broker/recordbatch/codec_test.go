@@ -23,7 +23,7 @@ func compressible(n int) []byte {
 
 func TestCodecsRoundTrip(t *testing.T) {
 	for _, codec := range codecs {
-		for _, n := range []int{0, 1, 100, 32 << 10, 64<<10 + 1, 1 << 20} {
+		for _, n := range []int{0, 1, 100, 32 << 10, 64<<10 + 1, 200_000} {
 			src := compressible(n)
 			if codec == recordbatch.Zstd && n == 0 {
 				continue // makes nothing of nothing, and a Builder never asks
@@ -40,7 +40,7 @@ func TestCodecsRoundTrip(t *testing.T) {
 
 func TestDecompressKeepsToItsBound(t *testing.T) {
 	for _, codec := range codecs {
-		for _, n := range []int{1000, 100_000, 3 << 20} {
+		for _, n := range []int{1000, 100_000, 500_000} {
 			packed := codec.Compress(nil, make([]byte, n))
 			got, err := codec.Decompress(nil, packed, n)
 			require.NoError(t, err, "%v: exactly %d bytes are allowed", codec, n)
@@ -55,9 +55,12 @@ func TestDecompressKeepsToItsBound(t *testing.T) {
 }
 
 func TestDecompressionBombCostsNoMoreThanItsBound(t *testing.T) {
-	const limit = 8 << 20
 	for _, codec := range codecs[1:] {
-		bomb := codec.Compress(nil, make([]byte, 10*limit))
+		limit := 512 << 10
+		if codec == recordbatch.Zstd {
+			limit = 8 << 20 // what any zstd decoder may need for its window
+		}
+		bomb := codec.Compress(nil, make([]byte, 4*limit))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := codec.Decompress(nil, bomb, limit)
