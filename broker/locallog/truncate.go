@@ -12,10 +12,11 @@ import (
 	"strandline/metadata/disk"
 )
 
-// TruncateTo removes everything from end on; a batch that end cuts goes too, and
-// EndOffset is then that batch's base offset. Below the first local segment it is
-// Reset(end) with the epochs up to there. It is durable before it returns.
-// Whoever persists the recovery point lowers it to end first.
+// TruncateTo removes everything from end on; a batch that end cuts goes too.
+// EndOffset is then one past the last batch that is left. Below the first local
+// segment it is Reset(end) with the epochs up to there. It is durable before it
+// returns. Whoever persists the recovery point lowers it to end before, and to
+// EndOffset before the next append. A leader assigns its epoch again.
 func (l *Log) TruncateTo(end cluster.Offset) error {
 	if err := l.usable(); err != nil {
 		return err
@@ -40,7 +41,7 @@ func (l *Log) TruncateTo(end cluster.Offset) error {
 // truncate cuts row[i] at end and removes what follows it. From the first change
 // on readers wait for the new row.
 func (l *Log) truncate(row []*segment.Segment, i int, end cluster.Offset) error {
-	cut := row[i]
+	cut, before := row[i], row[:i]
 	position := cut.Bytes()
 	h, ok, err := cut.FindBatch(end)
 	if err != nil {
@@ -49,44 +50,56 @@ func (l *Log) truncate(row []*segment.Segment, i int, end cluster.Offset) error 
 	if ok {
 		position, end = h.Position, min(end, h.Base)
 	}
-	l.setEnd(end)
+	flushed := l.flushed.Load()
+	l.setEnd(end, cut.Base())
 	if err := l.removeBackwards(row[i+1:], l.now().Add(l.settings.Load().FileDeleteDelay)); err != nil {
 		return err
 	}
 	if err := cut.TruncateFiles(position, end); err != nil {
 		return err
 	}
+	active, err := l.reopenActive(cut.Base(), before)
+	if err != nil {
+		return err
+	}
+	if err := l.forgetFrom(active.Next(), row[i:]); err != nil {
+		active.Close()
+		return err
+	}
+	fresh := append(slices.Clone(before), active)
+	if l.producers, err = l.producersAt(active.Next(), fresh); err != nil {
+		active.Close()
+		return err
+	}
+	l.flushed.Store(min(flushed, int64(active.Next())))
+	l.publish(fresh)
+	return nil
+}
+
+// forgetFrom removes, durably, what else tells of offsets at end or above. The
+// log ends with its last batch: a hole after it would not outlive a restart.
+func (l *Log) forgetFrom(end cluster.Offset, gone []*segment.Segment) error {
+	l.setEnd(end, end)
 	if err := l.dropSnapshots(func(at cluster.Offset) bool { return at > end }); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	l.mu.epochsDirty = l.mu.epochs.TruncateFromEnd(end) || l.mu.epochsDirty
 	l.lastEpoch = latestOf(&l.mu.epochs)
-	l.mu.unsynced = slices.DeleteFunc(l.mu.unsynced, func(s *segment.Segment) bool { return slices.Contains(row[i:], s) })
+	l.mu.unsynced = slices.DeleteFunc(l.mu.unsynced, func(s *segment.Segment) bool { return slices.Contains(gone, s) })
 	l.mu.Unlock()
 	if err := l.syncEpochs(); err != nil {
 		return err
 	}
-	if err := l.config.FS.SyncDir(l.config.Dir); err != nil {
-		return err
-	}
-	active, err := l.reopenActive(cut.Base(), row[:i])
-	if err != nil {
-		return err
-	}
-	if l.producers, err = l.producersAt(end, append(slices.Clone(row[:i]), active)); err != nil {
-		return err
-	}
-	l.publish(append(slices.Clone(row[:i]), active))
-	return nil
+	return l.config.FS.SyncDir(l.config.Dir)
 }
 
-// setEnd lowers the end offset and what depends on it.
-func (l *Log) setEnd(end cluster.Offset) {
+// setEnd sets the end offset and lowers the flushed one.
+func (l *Log) setEnd(end, flushed cluster.Offset) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.end.Store(int64(end))
-	l.flushed.Store(min(l.flushed.Load(), int64(end)))
+	l.flushed.Store(min(l.flushed.Load(), int64(flushed)))
 }
 
 // removeBackwards removes segments from the last one, so that what is left at
@@ -141,7 +154,7 @@ func (l *Log) Reset(start cluster.Offset, epochs []leaderepoch.Entry, snapshot [
 }
 
 func (l *Log) reset(start cluster.Offset, epochs *leaderepoch.List, producers *producerstate.Manager) error {
-	l.setEnd(min(l.EndOffset(), start))
+	l.setEnd(min(l.EndOffset(), start), 0)
 	if err := l.removeBackwards(l.segments.Load().row, l.now().Add(l.settings.Load().FileDeleteDelay)); err != nil {
 		return err
 	}
