@@ -202,3 +202,27 @@ func (p *Partition) Dir(id cluster.BrokerID) cluster.DirectoryID {
 	}
 	return cluster.DirectoryID{}
 }
+
+// Feature is a feature with a level.
+type Feature struct {
+	Name  string
+	Level cluster.FeatureLevel
+}
+
+// FirstFeatures are the levels that a new cluster finalises. What is not served
+// is off.
+func FirstFeatures() []Feature {
+	return []Feature{
+		{VersionFeature, 1}, {ELRFeature, 1},
+		{GroupFeature, 0}, {TransactionFeature, 0}, {ShareFeature, 0}, {StreamsFeature, 0},
+	}
+}
+
+// SupportedFeatures are the ranges of levels that this build registers.
+func SupportedFeatures() map[string]request.FeatureRange {
+	m := map[string]request.FeatureRange{}
+	for _, f := range FirstFeatures() {
+		m[f.Name] = request.FeatureRange{Min: min(f.Level, 1), Max: f.Level}
+	}
+	return m
+}
