@@ -40,9 +40,9 @@ type cursor struct {
 	timestampDelta int64
 	offsetDelta    int32
 	attributes     int8
-	keyBytes       int // -1 for null
+	keyBytes       int // negative for null
 	keyPos         int
-	valueBytes     int // -1 for null
+	valueBytes     int // negative for null
 	valuePos       int
 	headerCount    int32
 	headersPos     int
@@ -59,44 +59,56 @@ func cut(p []byte, pos, n int) []byte {
 }
 
 // next moves to the next record, and reports false where its bytes are not a
-// record. It is on the path of every uncompressed append, so it takes the short
-// numbers, which most are, by inlined calls.
+// record. It is on the path of every uncompressed append: the short numbers,
+// which nearly all are, are read by calls that the compiler inlines.
 func (c *cursor) next() bool {
-	size, pos := varint(c.p, c.pos)
-	if pos < 0 || size <= 0 || int(size) > len(c.p)-pos {
+	p, pos := c.p, c.pos
+	u, at := shortVarint(p, pos)
+	if at < 0 {
+		u, at = longVarint(p, pos)
+	}
+	size := int(unzigzag(u))
+	if at < 0 || size <= 0 || size > len(p)-at {
 		return false
 	}
-	end := pos + int(size)
-	p := c.p[:end]
-	c.attributes = int8(p[pos])
-	if c.timestampDelta, pos = varlong(p, pos+1); pos < 0 {
+	end := at + size
+	p = p[:end]
+	c.attributes = int8(p[at])
+	if c.timestampDelta, pos = varlong(p, at+1); pos < 0 {
 		return false
 	}
-	if c.offsetDelta, pos = varint(p, pos); pos < 0 {
+	if u, at = shortVarint(p, pos); at < 0 {
+		u, at = longVarint(p, pos)
+	}
+	c.offsetDelta = unzigzag(u)
+	if at < 0 {
 		return false
 	}
-	var n int32
-	if n, pos = varint(p, pos); pos < 0 || int(n) > end-pos {
+	if u, pos = shortVarint(p, at); pos < 0 {
+		u, pos = longVarint(p, at)
+	}
+	n := int(unzigzag(u))
+	if pos < 0 || n > end-pos {
 		return false
 	}
-	n = max(n, -1)
-	c.keyPos, c.keyBytes = pos, int(n)
-	pos += int(max(n, 0))
-	if n, pos = varint(p, pos); pos < 0 || int(n) > end-pos {
+	c.keyPos, c.keyBytes = pos, n
+	pos += max(n, 0)
+	if u, at = shortVarint(p, pos); at < 0 {
+		u, at = longVarint(p, pos)
+	}
+	n = int(unzigzag(u))
+	if at < 0 || n > end-at {
 		return false
 	}
-	n = max(n, -1)
-	c.valuePos, c.valueBytes = pos, int(n)
-	pos += int(max(n, 0))
+	c.valuePos, c.valueBytes = at, n
+	pos = at + max(n, 0)
 	c.pos, c.end = end, end
-	if c.headerCount, pos = varint(p, pos); pos < 0 {
-		return false
+	if pos == end-1 && p[pos] == 0 {
+		c.headerCount = 0
+		return true
 	}
-	c.headersPos = pos
-	if c.headerCount == 0 {
-		return pos == end
-	}
-	return c.headerCount > 0 && checkHeaders(p, pos, c.headerCount)
+	c.headerCount, c.headersPos = varint(p, pos)
+	return c.headersPos >= 0 && c.headerCount >= 0 && checkHeaders(p, c.headersPos, c.headerCount)
 }
 
 // checkHeaders reports whether count headers are the rest of p.
@@ -136,8 +148,10 @@ func varint(p []byte, pos int) (int32, int) {
 	if next < 0 {
 		u, next = longVarint(p, pos)
 	}
-	return int32(u>>1) ^ -int32(u&1), next
+	return unzigzag(u), next
 }
+
+func unzigzag(u uint32) int32 { return int32(u>>1) ^ -int32(u&1) }
 
 // shortVarint reads an unsigned number of one or two bytes that is not at the
 // very end of p.
