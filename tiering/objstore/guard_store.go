@@ -106,8 +106,12 @@ func (g *Guard) begin(ctx context.Context, verb Verb, key string, bytes int64) (
 
 // outcome turns an error that the watchdog caused into ErrStalled.
 func (a *attempt) outcome(err error) error {
-	if err == nil || !a.dog.fired.Load() || errors.Is(err, ErrStalled) {
+	if err == nil || !a.dog.fired.Load() {
 		return err
+	}
+	var e *Error
+	if errors.As(err, &e) && e.Class != ErrUnavailable && e.Class != ErrStalled {
+		return err // the store had answered
 	}
 	return &Error{Op: a.verb, Key: a.key, Endpoint: a.g.Location().Endpoint, Bucket: a.g.Location().Bucket, Class: ErrStalled,
 		Cause:  fmt.Errorf("cut after %v", time.Since(a.start).Round(time.Millisecond)),

@@ -44,6 +44,7 @@ type Part struct {
 	Tag    string // the store's name for the content
 	Bytes  int64
 	CRC32C uint32
+	Sum    string // another checksum that the driver has to repeat on completion
 }
 
 const (
