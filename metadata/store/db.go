@@ -46,6 +46,16 @@ func (e *CorruptError) Error() string {
 
 func (e *CorruptError) Unwrap() error { return e.Cause }
 
+// FatalError is what Config.Fatal is told of the engine.
+type FatalError struct {
+	Message string
+	Cause   error // nil where the engine gave none
+}
+
+func (e *FatalError) Error() string { return e.Message }
+
+func (e *FatalError) Unwrap() error { return e.Cause }
+
 // Config is what a DB needs.
 type Config struct {
 	FS     disk.FS
@@ -285,7 +295,13 @@ func (l *logger) Infof(format string, args ...any) { l.log.Debug(fmt.Sprintf(for
 func (l *logger) Errorf(format string, args ...any) { l.log.Error(fmt.Sprintf(format, args...)) }
 
 func (l *logger) Fatalf(format string, args ...any) {
-	l.report(fmt.Errorf(format, args...))
+	failure := &FatalError{Message: fmt.Sprintf(format, args...)}
+	for _, a := range args {
+		if err, ok := a.(error); ok {
+			failure.Cause = err
+		}
+	}
+	l.report(failure)
 	runtime.Goexit()
 }
 
