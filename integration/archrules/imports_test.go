@@ -44,7 +44,7 @@ var table = map[string][]string{
 	"broker/locallog":      {"metadata/disk", "broker/segment", "broker/recordbatch", "broker/producerstate", "broker/leaderepoch"},
 	"broker/partition":     {"metadata/disk", "metadata/image", "broker/locallog", "broker/segment", "broker/recordbatch", "broker/producerstate", "broker/leaderepoch"},
 	"broker/cleaner":       {"metadata/disk", "broker/locallog", "broker/segment", "broker/recordbatch", "broker/producerstate", "broker/keyindex"},
-	"broker/replicas":      {"metadata/disk", "metadata/image", "metadata/watch", "broker/locallog", "broker/partition", "broker/replication", "broker/cleaner"},
+	"broker/replicas":      {"metadata/disk", "metadata/image", "metadata/watch", "broker/locallog", "broker/segment", "broker/producerstate", "broker/partition", "broker/replication", "broker/cleaner"},
 	"broker/lifecycle":     {"metadata/watch", "metadata/image", "metadata/request", "broker/peer"},
 	"broker/wire":          {"metadata/disk"},
 	"broker/security":      {"metadata/image"},
