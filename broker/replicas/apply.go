@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"strandline/broker/locallog"
@@ -100,6 +101,7 @@ type wanted struct {
 	topic    *image.Topic
 	settings config.Topic
 	p        *image.Partition
+	dir      *dir // where to make it, if it is not hosted yet
 }
 
 func (m *Manager) todo(img *image.Image, w work, all bool) todo {
@@ -109,7 +111,7 @@ func (m *Manager) todo(img *image.Image, w work, all bool) todo {
 		for n, p := range topic.Partitions {
 			if slices.Contains(p.Replicas, m.self) {
 				tp := cluster.TopicPartition{Topic: topic.ID, Partition: int32(n)}
-				t.host = append(t.host, wanted{tp, topic, settings, p})
+				t.host = append(t.host, wanted{tp: tp, topic: topic, settings: settings, p: p})
 			}
 		}
 	}
@@ -126,7 +128,7 @@ func (m *Manager) todo(img *image.Image, w work, all bool) todo {
 		for tp := range m.retry {
 			topic, p, ok := img.Partition(tp)
 			if _, touched := w.topics[tp.Topic]; ok && !touched && slices.Contains(p.Replicas, m.self) {
-				t.host = append(t.host, wanted{tp, topic, m.settings(img, topic), p})
+				t.host = append(t.host, wanted{tp: tp, topic: topic, settings: m.settings(img, topic), p: p})
 			}
 		}
 	}
@@ -144,6 +146,11 @@ func (m *Manager) todo(img *image.Image, w work, all bool) todo {
 // hostReplicas opens, makes and promotes replicas, several at once.
 func (m *Manager) hostReplicas(img *image.Image, all []wanted) {
 	clear(m.retry)
+	for i := range all {
+		if m.lookup(all[i].tp) == nil {
+			all[i].dir = m.chooseDir()
+		}
+	}
 	var failed sync.Map
 	m.parallel(len(all), func(i int) {
 		if err := m.host(img, all[i]); err != nil && m.ctx.Err() == nil {
@@ -181,12 +188,13 @@ func (m *Manager) parallel(n int, fn func(int)) {
 func (m *Manager) host(img *image.Image, w wanted) error {
 	r := m.lookup(w.tp)
 	if r == nil {
-		d, err := m.chooseDir()
-		if err != nil {
-			return err
+		if w.dir == nil {
+			return fmt.Errorf("%w: every log directory has failed", ErrOffline)
 		}
-		f := folder{dir: d, key: folderKey{w.topic.Name, w.tp.Partition}, meta: partitionMeta{topic: w.tp.Topic, index: img.Index()}}
+		f := folder{dir: w.dir, key: folderKey{w.topic.Name, w.tp.Partition}, meta: partitionMeta{topic: w.tp.Topic, index: img.Index()}}
 		if err := makeFolder(m.fs, f); err != nil {
+			w.dir.replicas.Add(-1)
+			m.dirTrouble(w.dir, err)
 			return fmt.Errorf("make the folder: %w", err)
 		}
 		r = m.openReplica(w.settings, f, true)
@@ -216,18 +224,19 @@ func (m *Manager) takeRole(p *partition.Partition, want *image.Partition) error 
 	return err
 }
 
-// chooseDir takes the directory with fewest replicas.
-func (m *Manager) chooseDir() (*dir, error) {
+// chooseDir takes the directory with fewest replicas and counts one more there;
+// nil where all have failed.
+func (m *Manager) chooseDir() *dir {
 	var best *dir
 	for _, d := range m.cfg.Dirs.dirs {
 		if d.offlineErr() == nil && (best == nil || d.replicas.Load() < best.replicas.Load()) {
 			best = d
 		}
 	}
-	if best == nil {
-		return nil, fmt.Errorf("%w: every log directory has failed", ErrOffline)
+	if best != nil {
+		best.replicas.Add(1)
 	}
-	return best, nil
+	return best
 }
 
 // openReplica opens a folder's log and hosts it; a log that does not open is
@@ -270,7 +279,9 @@ func (m *Manager) openReplica(settings config.Topic, f folder, made bool) *repli
 			OnOffline: func(err error) { m.inbox.failed(tp, err) }, Now: m.cfg.Now, Logger: m.cfg.Logger,
 		})
 	}
-	f.dir.replicas.Add(1)
+	if !made { // else chooseDir has counted it
+		f.dir.replicas.Add(1)
+	}
 	m.hosted.Store(f.tp(), r)
 	return r
 }
@@ -286,7 +297,7 @@ func (m *Manager) replicaFailed(f failure) {
 // is about one replica's content.
 func (m *Manager) dirTrouble(d *dir, err error) {
 	var corrupt *segment.CorruptError
-	if errors.As(err, &corrupt) || errors.Is(err, locallog.ErrNoSpace) || errors.Is(err, locallog.ErrBadAppend) {
+	if errors.As(err, &corrupt) || errors.Is(err, locallog.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, locallog.ErrBadAppend) {
 		return
 	}
 	if !d.offline.CompareAndSwap(nil, &offlineReason{err}) {

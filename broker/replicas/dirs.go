@@ -100,7 +100,7 @@ func (d *Dirs) open(name string) (*dir, error) {
 		case known:
 			return nil, missing(name)
 		}
-		if err := fs.MkdirAll(name); err != nil {
+		if err := disk.EnsureDir(fs, name); err != nil {
 			return nil, &DirError{Dir: name, Reason: "it cannot be made", Cause: err}
 		}
 	}
@@ -235,8 +235,8 @@ func (d *Dirs) Init(clusterID string) error {
 		// The directory names itself before it is known: a stop in between
 		// leaves one that is taken up, never one that is refused.
 		m := meta{nodeID: d.cfg.NodeID, clusterID: clusterID, directoryID: one.id, format: formatVersion}
-		if err := disk.EnsureDir(d.cfg.FS, one.path); err != nil {
-			return &DirError{Dir: one.path, Reason: "it cannot be synced", Cause: err}
+		if err := d.cfg.FS.SyncDir(path.Dir(one.path)); err != nil && !errors.Is(err, os.ErrPermission) {
+			return &DirError{Dir: one.path, Reason: "its entry cannot be synced", Cause: err}
 		}
 		if err := disk.WriteFileAtomic(d.cfg.FS, path.Join(one.path, metaName), m.encode()); err != nil {
 			return &DirError{Dir: one.path, Reason: metaName + " cannot be written", Cause: err}

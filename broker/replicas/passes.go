@@ -13,9 +13,9 @@ import (
 )
 
 // housekeepingEvery is how often idle segments are looked at for sealing, files
-// for removal, flush.ms for being due, and free space is measured. Where there
-// are more than sweepAll replicas each is looked at once in sweepRounds, so that
-// many idle ones cost little.
+// for removal, and flush.ms for being due. Where there are more than sweepAll
+// replicas each is looked at once in sweepRounds, so that many idle ones cost
+// little; free space is measured as often.
 const (
 	housekeepingEvery = 100 * time.Millisecond
 	sweepAll          = 256
@@ -63,7 +63,9 @@ func (m *Manager) runHousekeeping() {
 		case <-tick.C:
 		}
 		now := m.cfg.Now()
-		m.measureSpace()
+		if round%sweepRounds == 0 {
+			m.measureSpace()
+		}
 		m.sweep(round)
 		m.removeDue(now)
 		if recovery.due(now) {
