@@ -107,7 +107,7 @@ func (c *Controller) alterTopic(a request.AlterConfig) ([]command.Record, error)
 	case command.Size(rec) > command.RecordsMaxBytes:
 		return nil, request.Refuse(request.ErrInvalidConfig, "The changes of topic %s are too large together.", a.Name)
 	case changes(rec, minISRKey):
-		return append([]command.Record{rec}, clearELR(t)...), nil
+		return append([]command.Record{rec}, c.clearELR(t)...), nil
 	}
 	return []command.Record{rec}, nil
 }
@@ -138,8 +138,8 @@ func refused(kind error, err error) error {
 
 // clearELR forgets who else has everything: what that means changes with
 // min.insync.replicas.
-func clearELR(t *image.Topic) []command.Record {
-	pack := packer{}
+func (c *Controller) clearELR(t *image.Topic) []command.Record {
+	pack := packer{limits: c.limits}
 	for n, p := range t.Partitions {
 		if len(p.ELR) > 0 {
 			pack.add(t.ID, command.PartitionChange{
@@ -199,7 +199,7 @@ func (c *Controller) alterBroker(a request.AlterConfig) ([]command.Record, error
 	if changes(rec, minISRKey) {
 		for t := range c.img.Topics() {
 			if _, own := t.Configs[minISRKey]; !own {
-				records = append(records, clearELR(t)...)
+				records = append(records, c.clearELR(t)...)
 			}
 		}
 	}

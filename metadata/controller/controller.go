@@ -17,9 +17,18 @@ import (
 // TickInterval is how often Tick wants to be called.
 const TickInterval = 100 * time.Millisecond
 
-// reconcileCommandsMax bounds the commands that one call adds for unfinished
-// work; the rest follows with the next call.
-const reconcileCommandsMax = 64
+// limits bound what one call and one command hold. Tests make them small.
+type limits struct {
+	recordsBytes int // of a command's records
+	changesBytes int // of one PartitionsChanged record, so that commands fill well
+	// reconcileBytes bounds what one call adds for unfinished work; the rest
+	// follows with the next call.
+	reconcileBytes int
+}
+
+var defaultLimits = limits{
+	recordsBytes: command.RecordsMaxBytes, changesBytes: 32 << 10, reconcileBytes: 64 * command.RecordsMaxBytes,
+}
 
 // Catalog reads the committed catalog.
 type Catalog interface {
@@ -55,6 +64,7 @@ type Output struct {
 // Controller holds one node's controller. See the package comment.
 type Controller struct {
 	cfg    Config
+	limits limits
 	log    *slog.Logger
 	active bool
 	epoch  cluster.ControllerEpoch
@@ -86,7 +96,7 @@ func New(cfg Config) *Controller {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Controller{cfg: cfg, log: log, img: image.Empty()}
+	return &Controller{cfg: cfg, limits: defaultLimits, log: log, img: image.Empty()}
 }
 
 // Start begins a tenure on the committed image. The output holds
@@ -257,7 +267,7 @@ func (c *Controller) propose(records []command.Record) error {
 		n, size := 0, 0
 		for n < len(records) {
 			s := command.Size(records[n])
-			if n > 0 && size+s > command.RecordsMaxBytes {
+			if n > 0 && size+s > c.limits.recordsBytes {
 				break
 			}
 			size += s

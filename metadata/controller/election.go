@@ -120,7 +120,7 @@ func (c *Controller) reconcile() {
 	for _, b := range c.img.Brokers() {
 		states[b.ID] = b
 	}
-	pack := packer{max: command.RecordsMaxBytes * reconcileCommandsMax}
+	pack := packer{limits: c.limits}
 	more := false
 	for t := range c.img.Topics() {
 		if pack.full() {
@@ -188,21 +188,17 @@ func standingOf(p *image.Partition, states map[cluster.BrokerID]*image.Broker, s
 
 // packer groups partition changes into records that fit commands.
 type packer struct {
-	max   int
-	bytes int
-	out   []command.Record
-	open  command.PartitionsChanged
-	size  int
+	limits limits
+	bytes  int
+	out    []command.Record
+	open   command.PartitionsChanged
+	size   int
 }
 
-// changesBytesMax bounds one PartitionsChanged record, so that commands fill
-// well.
-const changesBytesMax = 32 << 10
-
-func (k *packer) full() bool { return k.bytes >= k.max }
+func (k *packer) full() bool { return k.bytes >= k.limits.reconcileBytes }
 
 func (k *packer) add(topic cluster.TopicID, c command.PartitionChange) {
-	if k.open.Topic != topic || k.size >= changesBytesMax {
+	if k.open.Topic != topic || k.size >= k.limits.changesBytes {
 		k.flush()
 		k.open = command.PartitionsChanged{Topic: topic}
 	}

@@ -218,6 +218,7 @@ func (b *builder) brokerState(r command.BrokerState) error {
 	}
 	n := *old
 	n.Fenced, n.ShuttingDown, n.OfflineDirs = r.Fenced, r.ShuttingDown, r.OfflineDirs
+	n.Unclean = n.Unclean && n.Fenced // once it is unfenced, its past is dealt with
 	b.setBroker(&n)
 	return nil
 }

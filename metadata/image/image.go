@@ -81,7 +81,8 @@ type Broker struct {
 	Features     map[string]request.FeatureRange
 	Fenced       bool
 	ShuttingDown bool
-	// Unclean says that the incarnation before did not stop in order.
+	// Unclean says that the incarnation before did not stop in order; it ends
+	// when the broker is unfenced.
 	Unclean bool
 }
 
