@@ -163,7 +163,10 @@ func (g *Guard) run(ctx context.Context, verb Verb, key string, bytes int64, fn 
 // pause decides about the failed i-th attempt: it waits and returns nil where
 // there is to be another one, else it returns the error to give up with.
 func (g *Guard) pause(ctx context.Context, verb Verb, key string, i int, err error) error {
-	if !IsRetriable(err) || ctx.Err() != nil {
+	// MinIO answers "access denied" to a put that races with the delete of its
+	// last sibling; so that is believed at the second time only.
+	denied := i == 1 && errors.Is(err, ErrAccess) && (verb == VerbPut || verb == VerbPart || verb == VerbComplete)
+	if !IsRetriable(err) && !denied || ctx.Err() != nil {
 		return err
 	}
 	if i >= g.cfg.Attempts {

@@ -58,8 +58,11 @@ func testList(t *testing.T, _ Options, s objstore.Store) {
 }
 
 // testMany passes the page and batch limits of 1000.
-func testMany(t *testing.T, _ Options, s objstore.Store) {
-	const count = 1100
+func testMany(t *testing.T, o Options, s objstore.Store) {
+	if o.SkipMany {
+		t.Skip("left out here")
+	}
+	const count = 1030
 	want := make([]string, count)
 	for i := range want {
 		want[i] = key(s, fmt.Sprintf("many/%02d/%05d.seg", i/100, i))
@@ -86,8 +89,8 @@ func testMany(t *testing.T, _ Options, s objstore.Store) {
 	}
 	require.Equal(t, want, list(t, s, key(s, "many/"), ""))
 	require.Equal(t, want[500:], list(t, s, key(s, "many/"), want[499]))
-	require.NoError(t, s.Delete(t.Context(), append(slices.Clone(want[:1050]), key(s, "many/none"))...))
-	require.Equal(t, want[1050:], list(t, s, key(s, "many/"), ""))
+	require.NoError(t, s.Delete(t.Context(), append(slices.Clone(want[:1010]), key(s, "many/none"))...))
+	require.Equal(t, want[1010:], list(t, s, key(s, "many/"), ""))
 	require.NoError(t, s.Delete(t.Context(), want...))
 	require.Empty(t, list(t, s, key(s, "many"), ""))
 }

@@ -95,6 +95,8 @@ func (c Config) normalise() (Config, error) {
 		return c, fmt.Errorf("remote.store.endpoint=%q: only a scheme, host and port; the bucket goes into remote.store.url", c.Endpoint)
 	}
 	c.Endpoint = u.Scheme + "://" + u.Host
+	// A bucket cannot be a host name in front of these.
+	c.PathStyle = c.PathStyle || net.ParseIP(u.Hostname()) != nil || u.Hostname() == "localhost"
 	if c.Region == "" {
 		c.Region = "us-east-1"
 	}

@@ -28,7 +28,8 @@ func TestSuiteOnMinIO(t *testing.T) {
 	m := objstoretest.StartMinIO(t)
 	for _, sum := range []s3.Checksum{s3.ChecksumAuto, s3.ChecksumCRC32C, s3.ChecksumSHA256, s3.ChecksumMD5, s3.ChecksumNone} {
 		t.Run(string(sum), func(t *testing.T) {
-			o := objstoretest.Options{Large: s3.MinPartBytes, SkipChecksums: sum != s3.ChecksumAuto && sum != s3.ChecksumCRC32C}
+			o := objstoretest.Options{Large: s3.MinPartBytes, DeniesRaces: true, SkipMany: sum != s3.ChecksumAuto,
+				SkipChecksums: sum != s3.ChecksumAuto && sum != s3.ChecksumCRC32C}
 			objstoretest.Run(t, o, func(t *testing.T) objstore.Store {
 				cfg := config(m, m.NewBucket(t))
 				cfg.Checksum = sum
@@ -37,7 +38,7 @@ func TestSuiteOnMinIO(t *testing.T) {
 		})
 	}
 	t.Run("guarded", func(t *testing.T) {
-		objstoretest.Run(t, objstoretest.Options{Large: s3.MinPartBytes}, func(t *testing.T) objstore.Store {
+		objstoretest.Run(t, objstoretest.Options{Large: s3.MinPartBytes, SkipMany: true}, func(t *testing.T) objstore.Store {
 			return objstore.NewGuard(open(t, config(m, m.NewBucket(t))), objstore.GuardConfig{BackoffMin: time.Millisecond})
 		})
 	})
