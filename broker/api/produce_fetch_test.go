@@ -17,15 +17,16 @@ import (
 func TestProduceAndFetchInEveryVersion(t *testing.T) {
 	k := newKit(t, nil)
 	c := k.dial()
+	const one, two = "a", "b"
+	ids := map[string][16]byte{one: k.topic(one, 3), two: k.topic(two, 3)}
 	for version := int16(3); version <= 13; version++ {
-		one, two := fmt.Sprintf("a%d", version), fmt.Sprintf("b%d", version)
-		ids := map[string][16]byte{one: k.topic(one, 3), two: k.topic(two, 3)}
+		offset := int64(version - 3)
 		req := kmsg.NewPtrProduceRequest()
 		req.Acks, req.TimeoutMillis = -1, 5000
 		for _, name := range []string{one, two} {
 			parts := map[int32][]byte{}
 			for p := range int32(3) {
-				parts[p] = batch(now(), fmt.Sprintf("%s-%d", name, p))
+				parts[p] = batch(now(), fmt.Sprintf("%s-%d in %d", name, p, version))
 			}
 			req.Topics = append(req.Topics, produceRequest(-1, name, ids[name], parts).Topics[0])
 		}
@@ -41,13 +42,13 @@ func TestProduceAndFetchInEveryVersion(t *testing.T) {
 			for j, p := range rt.Partitions {
 				require.Equal(t, int32(j), p.Partition)
 				require.Zero(t, p.ErrorCode)
-				require.Zero(t, p.BaseOffset)
+				require.Equal(t, offset, p.BaseOffset)
 				require.Equal(t, int64(-1), p.LogAppendTime)
 			}
 		}
 		for fetchVersion := int16(4); fetchVersion <= 18; fetchVersion++ {
-			fetch := fetchRequest(one, ids[one], 0, 0, 0)
-			fetch.Topics = append(fetch.Topics, fetchRequest(two, ids[two], 0, 0, 0).Topics...)
+			fetch := fetchRequest(one, ids[one], offset, offset, offset)
+			fetch.Topics = append(fetch.Topics, fetchRequest(two, ids[two], offset, offset, offset).Topics...)
 			got := ask[*kmsg.FetchResponse](c, fetch, fetchVersion)
 			require.Zero(t, got.SessionID)
 			require.Len(t, got.Topics, 2)
@@ -55,9 +56,9 @@ func TestProduceAndFetchInEveryVersion(t *testing.T) {
 				for j, p := range rt.Partitions {
 					require.Equal(t, int32(j), p.Partition)
 					require.Zero(t, p.ErrorCode)
-					require.Equal(t, int64(1), p.HighWatermark)
-					require.Equal(t, int64(1), p.LastStableOffset)
-					require.Equal(t, []string{fmt.Sprintf("%s-%d", []string{one, two}[i], j)}, values(t, p.RecordBatches))
+					require.Equal(t, offset+1, p.HighWatermark)
+					require.Equal(t, offset+1, p.LastStableOffset)
+					require.Equal(t, []string{fmt.Sprintf("%s-%d in %d", []string{one, two}[i], j, version)}, values(t, p.RecordBatches))
 				}
 			}
 		}
