@@ -27,6 +27,6 @@
 //     timestamps rise strictly, offsets do not fall.
 //   - S3 A sealed segment's last time index entry is the segment's maximum.
 //   - S4 An index that breaks these rules, or reaches past its log, is rebuilt;
-//     it never leads a lookup to a wrong batch, since a lookup walks the headers
-//     from where the index points and checks the offsets there.
+//     an offset index never leads a lookup to a wrong batch, since that walks the
+//     headers from where the index points and compares the offset there.
 package segment

@@ -160,10 +160,10 @@ func (v *view) find(o cluster.Offset) (Header, bool, error) {
 	}
 	w := v.walk(e.Position)
 	defer w.close()
-	for first := true; w.next(); first = false {
-		if first && indexed && w.h.Next-1 != e.Offset {
-			return Header{}, false, &CorruptError{v.s.indexName, 0, errIndexLies}
-		}
+	if err := v.believe(e, indexed, &w); err != nil {
+		return Header{}, false, err
+	}
+	for more := w.h.Bytes > 0 || w.next(); more; more = w.next() {
 		if w.h.Next > o {
 			return w.h, true, nil
 		}
@@ -171,25 +171,43 @@ func (v *view) find(o cluster.Offset) (Header, bool, error) {
 	return Header{}, false, w.err
 }
 
+// believe moves a walk that starts at an index entry to its first batch, and
+// compares the two (S1).
+func (v *view) believe(e OffsetEntry, indexed bool, w *headerWalk) error {
+	if !indexed {
+		return nil
+	}
+	if ok := w.next(); w.err != nil {
+		return w.err
+	} else if !ok || w.h.Next-1 != e.Offset {
+		return &CorruptError{v.s.indexName, 0, errIndexLies}
+	}
+	return nil
+}
+
 var errIndexLies = errors.New("index names another batch than the one at its position")
 
 func share(part, whole int64) float64 { return float64(part) / float64(max(whole, 1)) }
 
-func (v *view) walk(pos int64) *headerWalk {
-	return &headerWalk{src: v.log, name: v.s.logName, pos: pos, limit: v.bytes, from: v.s.base}
+func (v *view) walk(pos int64) headerWalk {
+	return headerWalk{src: v.log, name: v.s.logName, pos: pos, limit: v.bytes, from: v.s.base}
 }
 
 // cut finds the last batch boundary at or below limit and the bound, walking
 // from the last index entry that is below both.
 func (v *view) cut(start, limit int64, from cluster.Offset, lim Limits) (Range, error) {
-	e, _, err := v.lastEntry(share(limit, v.bytes), func(e OffsetEntry) bool { return e.Position <= limit && e.Offset < lim.Bound })
+	e, indexed, err := v.lastEntry(share(limit, v.bytes), func(e OffsetEntry) bool { return e.Position <= limit && e.Offset < lim.Bound })
 	if err != nil {
 		return Range{}, err
 	}
+	indexed = indexed && e.Position >= start
 	r := Range{Start: start, End: max(start, e.Position), Next: from}
 	w := v.walk(r.End)
 	defer w.close()
-	for w.next() {
+	if err := v.believe(e, indexed, &w); err != nil {
+		return r, err
+	}
+	for more := w.h.Bytes > 0 || w.next(); more; more = w.next() {
 		fits := w.h.End() <= limit || lim.MinOne && w.h.Position == start
 		if !fits || w.h.Next > lim.Bound {
 			if r.End > start && r.End == w.h.Position && r.Next == from {

@@ -72,7 +72,7 @@ func (s *Segment) checkIndexes(st *state, intervalBytes int) (OffsetEntry, error
 	}
 	if st.timeCount = t.count; t.count > 0 {
 		e := decodeTimeEntry(t.last[:], s.base)
-		if e.Offset < s.base || e.Timestamp < 0 || st.bytes == 0 {
+		if e.Offset < s.base || e.Timestamp < 0 || st.bytes == 0 || t.count > 1 && allZero(t.last[:]) {
 			return last, needsRecovery(s.timeName, "last entry (%d, %d)", e.Timestamp, e.Offset)
 		}
 		st.maxTimestamp, st.offsetOfMaxTimestamp = e.Timestamp, e.Offset
