@@ -95,6 +95,9 @@ func start(ctx Context, sum Summary, r Reader, ev StartedEvent) (Edit, error) {
 		return Edit{}, request.Refuse(request.ErrSegmentNotContiguous,
 			"segment starts at %d, the remote end offset is %d", sp.Base, sum.RemoteEnd)
 	}
+	if sp.End <= sum.LogStart {
+		return Edit{}, below(sp.End, sum)
+	}
 	if ev.DeadlineMs <= ctx.NowMs {
 		return Edit{}, request.Refuse(request.ErrInvalidRequest, "the deadline of the upload has passed")
 	}
@@ -131,6 +134,8 @@ func publish(ctx Context, sum Summary, r Reader, ev PublishedEvent) (Edit, error
 	case s.Base != sum.RemoteEnd:
 		return Edit{}, request.Refuse(request.ErrSegmentNotContiguous,
 			"segment starts at %d, the remote end offset is %d", s.Base, sum.RemoteEnd)
+	case s.End <= sum.LogStart:
+		return Edit{}, below(s.End, sum)
 	}
 	if err := checkObject(sum, ev); err != nil {
 		return Edit{}, err
@@ -144,6 +149,11 @@ func publish(ctx Context, sum Summary, r Reader, ev PublishedEvent) (Edit, error
 	sum.LiveBytes += s.Object.ObjectBytes
 	sum.LiveSegmentBytes += s.Object.SegmentBytes
 	return Edit{Summary: sum, Put: []Segment{s}, Changed: true}, nil
+}
+
+func below(end cluster.Offset, sum Summary) error {
+	return request.Refuse(request.ErrOffsetOutOfRange,
+		"segment ends at %d, not past the log start offset %d", end, sum.LogStart)
 }
 
 // checkObject refuses a summary that no complete object of this partition can
