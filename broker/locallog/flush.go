@@ -48,7 +48,8 @@ func (l *Log) Flush(ctx context.Context) error {
 func (l *Log) board(target cluster.Offset) (own, other *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.FlushedOffset() >= target && len(l.mu.unsynced) == 0 {
+	// A truncation may have taken away what the target stood for.
+	if l.FlushedOffset() >= min(target, l.EndOffset()) && len(l.mu.unsynced) == 0 {
 		return nil, nil
 	}
 	if l.mu.flight != nil {

@@ -53,7 +53,8 @@ func batchOf(base cluster.Offset, records int, o recordbatch.Options) recordbatc
 
 func appendBatch(t testing.TB, l *Log, records int) recordbatch.Batch {
 	t.Helper()
-	b := batchOf(l.EndOffset(), records, recordbatch.Options{})
+	latest, _ := l.LatestEpoch()
+	b := batchOf(l.EndOffset(), records, recordbatch.Options{LeaderEpoch: latest.Epoch})
 	info, err := l.Append(b)
 	require.NoError(t, err)
 	require.Equal(t, b.BaseOffset(), info.First)
