@@ -50,7 +50,14 @@ func tryInstance(fs disk.FS, root string) (*instance, error) {
 	if i.lock, err = fs.Lock(i.dir + lockSuffix); err != nil {
 		return nil, err
 	}
-	if err := fs.MkdirAll(i.dir); err != nil {
+	err = fs.MkdirAll(i.dir)
+	// Durable, so that the Open after a crash knows that there was one.
+	for _, dir := range []string{path.Dir(i.dir), root} {
+		if err == nil {
+			err = fs.SyncDir(dir)
+		}
+	}
+	if err != nil {
 		return nil, errors.Join(err, i.lock.Close())
 	}
 	return i, nil
