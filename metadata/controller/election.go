@@ -22,6 +22,15 @@ type standing struct {
 	unclean bool // unclean.leader.election.enable
 }
 
+// staying is the standing in which the leader keeps its place although it is
+// leaving, since nobody else can take it.
+func (s standing) staying(leader cluster.BrokerID) standing {
+	others := s.acceptable
+	s.acceptable = func(id cluster.BrokerID) bool { return id == leader || others(id) }
+	s.leaving = func(cluster.BrokerID) bool { return false }
+	return s
+}
+
 // settle gives the state that a partition should have now, and whether it
 // differs from the one it has. It is the only place that elects.
 func settle(number int32, p *image.Partition, s standing) (command.PartitionChange, bool) {
@@ -32,7 +41,7 @@ func settle(number int32, p *image.Partition, s standing) (command.PartitionChan
 
 	if leader := elect(p, &n, s); leader != p.Leader {
 		if leader == cluster.NoBroker && s.leaving(p.Leader) {
-			return n, false
+			return settle(number, p, s.staying(p.Leader))
 		}
 		n.Leader = leader
 		n.LeaderEpoch++
