@@ -105,6 +105,9 @@ func (a *Archiver) copy(ctx context.Context, t *task, r Replica, segment locallo
 		return err
 	}
 	if !t.intent.fits(from, segment.Next, epoch, layout.Location, a.cfg.Now()) {
+		if t.intent != nil && t.intent.span.Base < from {
+			t.intent = nil // published, though the answer was lost; or the log start passed it
+		}
 		a.abandon(ctx, t)
 		if t.intent, err = a.announce(ctx, r, layout, from, segment.Next, epoch); err != nil {
 			return err
