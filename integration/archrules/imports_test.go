@@ -32,7 +32,7 @@ var table = map[string][]string{
 	"metadata/command":    {"metadata/catalog", "metadata/request", "metadata/varint"},
 	"metadata/controller": {"metadata/image", "metadata/command", "metadata/catalog", "metadata/request"},
 	"metadata/store":      {"metadata/disk"},
-	"metadata/state":      {"metadata/image", "metadata/command", "metadata/catalog", "metadata/store", "metadata/disk"},
+	"metadata/state":      {"metadata/image", "metadata/request", "metadata/command", "metadata/catalog", "metadata/store", "metadata/disk"},
 	"metadata/quorum":     {"metadata/store", "metadata/disk"},
 	"metadata/watch":      {"metadata/image", "metadata/command", "metadata/catalog", "metadata/request"},
 	"metadata/node":       {"metadata/..."},

@@ -89,10 +89,10 @@ type Reader interface {
 
 // DB is one database. All methods may be called from several goroutines.
 type DB struct {
-	dir  string
-	db   *pebble.DB
-	live *atomic.Bool // errors of the log are fatal
-	gate gate
+	dir   string
+	db    *pebble.DB
+	phase *atomic.Int32
+	gate  gate
 }
 
 // Open opens the database in a folder.
@@ -113,9 +113,9 @@ func Open(cfg Config) (*DB, error) {
 	cache := pebble.NewCache(cfg.CacheBytes)
 	defer cache.Unref() // the DB holds its own reference
 	engineLog := &logger{log: log, fatal: cfg.Fatal}
-	live := new(atomic.Bool)
+	phase := new(atomic.Int32)
 	opts := &pebble.Options{
-		FS:                          adapter{disk: cfg.FS, dir: cfg.Dir, live: live, fatal: engineLog.stop},
+		FS:                          adapter{disk: cfg.FS, dir: cfg.Dir, phase: phase, fatal: engineLog.stop},
 		Cache:                       cache,
 		MemTableSize:                uint64(cfg.MemTableBytes),
 		MemTableStopWritesThreshold: 4,
@@ -136,8 +136,8 @@ func Open(cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, wrap(cfg.Dir, nil, fmt.Errorf("opening metadata store %s: %w", cfg.Dir, err))
 	}
-	live.Store(true)
-	d := &DB{dir: cfg.Dir, db: db, live: live}
+	phase.Store(running)
+	d := &DB{dir: cfg.Dir, db: db, phase: phase}
 	d.gate.cond.L = &d.gate.mu
 	return d, nil
 }
@@ -240,7 +240,7 @@ func (d *DB) Close() error {
 	if !d.gate.close() {
 		return nil
 	}
-	d.live.Store(false)
+	d.phase.Store(closing)
 	return wrap(d.dir, nil, d.db.Close())
 }
 

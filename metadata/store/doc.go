@@ -21,6 +21,7 @@
 //	  'i' entry key                     piece of the image
 //	  'p' topic(16) partition(4)        summary of a partition's catalog
 //	  'g' topic partition base(8)       live remote segment
+//	  'h' topic partition segment(16)   base offset of a live remote segment
 //	  'o' topic partition segment(16)   remote segment that is not live
 //	  'd' topic(16)                     deleted topic
 //

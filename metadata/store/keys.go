@@ -15,6 +15,7 @@ const (
 	prefixSummary    = 'p'
 	prefixLive       = 'g'
 	prefixOther      = 'o'
+	prefixLiveID     = 'h'
 	prefixDeleted    = 'd'
 )
 
@@ -118,6 +119,12 @@ func LiveUpTo(tp cluster.TopicPartition, last cluster.Offset) Range {
 	return Range{Lower: partitionKey(prefixLive, tp, 0), Upper: append(LiveKey(tp, max(last, 0)), 0)}
 }
 
+// LiveIDKey is the key under which a live segment's base offset is found by the
+// segment's id.
+func LiveIDKey(tp cluster.TopicPartition, id cluster.SegmentID) []byte {
+	return append(partitionKey(prefixLiveID, tp, len(id)), id[:]...)
+}
+
 // OtherKey is the key of a remote segment that is not live.
 func OtherKey(tp cluster.TopicPartition, id cluster.SegmentID) []byte {
 	return append(partitionKey(prefixOther, tp, len(id)), id[:]...)
@@ -150,7 +157,7 @@ func DeletedTopic(key []byte) (cluster.TopicID, bool) {
 // a topic, its tombstone included.
 func TopicCatalog(topic cluster.TopicID) []Range {
 	var out []Range
-	for _, prefix := range []byte{prefixSummary, prefixLive, prefixOther, prefixDeleted} {
+	for _, prefix := range []byte{prefixSummary, prefixLive, prefixLiveID, prefixOther, prefixDeleted} {
 		out = append(out, prefixRange(append([]byte{prefix}, topic[:]...)))
 	}
 	return out

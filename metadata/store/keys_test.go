@@ -39,7 +39,7 @@ func TestKeys(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, a, got)
 		for i, key := range [][]byte{
-			store.SummaryKey(b), store.LiveKey(b, base), store.OtherKey(b, id), store.DeletedKey(b.Topic),
+			store.SummaryKey(b), store.LiveKey(b, base), store.LiveIDKey(b, id), store.OtherKey(b, id), store.DeletedKey(b.Topic),
 		} {
 			for j, r := range store.TopicCatalog(a.Topic) {
 				require.Equal(t, i == j && a.Topic == b.Topic, in(r, key))

@@ -19,14 +19,21 @@ import (
 // adapter gives Pebble its file system. Pebble's files are written by one
 // goroutine each, from the start to the end; the adapter keeps the position.
 type adapter struct {
-	disk disk.FS
-	dir  string // of the DB
-	// fatal, once live is set, is told of a failed write to the log or of its
-	// name, and does not return: where Pebble meets such an error while it
-	// changes logs it panics, with its locks in disorder.
-	live  *atomic.Bool
+	disk  disk.FS
+	dir   string // of the DB
+	phase *atomic.Int32
+	// fatal is told of a failed write to the log, or to the DB's own folder,
+	// that Pebble would meet with a panic, its locks in disorder or on a
+	// goroutine of its own. It does not return.
 	fatal func(err error)
 }
+
+// Phases of a DB.
+const (
+	opening int32 = iota
+	running
+	closing
+)
 
 var _ vfs.FS = adapter{}
 
@@ -34,7 +41,7 @@ func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
 
 // logWrite passes on the outcome of a call that the log's durability needs.
 func (a adapter) logWrite(name string, err error) error {
-	if err != nil && a.live.Load() {
+	if err != nil && a.phase.Load() == running {
 		a.fatal(fmt.Errorf("writing the log %s: %w", name, err))
 	}
 	return err
@@ -229,11 +236,11 @@ type dir struct {
 	name string
 }
 
-// Sync of the DB's own folder is what makes the name of a new log durable.
+// Sync of the DB's own folder is what makes the names of its files durable.
 func (d *dir) Sync() error {
 	err := d.fs.disk.SyncDir(d.name)
-	if d.name == d.fs.dir {
-		err = d.fs.logWrite(d.name, err)
+	if err != nil && d.name == d.fs.dir && d.fs.phase.Load() != closing {
+		d.fs.fatal(fmt.Errorf("syncing the folder %s: %w", d.name, err))
 	}
 	return err
 }
