@@ -177,7 +177,8 @@ func newPartBody(body Body, off, n int64) Body { return NewReaderBody(body, off,
 
 // AbortStaleUploads removes the parts of uploads under prefix that were begun
 // before the given time and never completed, and returns how many there were.
-// Stores without uploads in parts have none.
+// Stores without uploads in parts have none. MinIO finds them by their whole key
+// only, and removes them itself after a day.
 func AbortStaleUploads(ctx context.Context, s Store, prefix string, before time.Time) (int, error) {
 	up, ok := s.(PartUploader)
 	if g, guarded := s.(*Guard); guarded {
