@@ -46,8 +46,21 @@ func (c *Controller) alterConfigs(r request.AlterConfigs) (request.Result, error
 		return nil, err
 	}
 	for _, rec := range records {
-		if cc, ok := rec.(command.ConfigsChanged); ok && changes(cc, uncleanElectedKey) {
+		cc, ok := rec.(command.ConfigsChanged)
+		if !ok {
+			continue
+		}
+		if changes(cc, uncleanElectedKey) {
 			c.dirty = true
+		}
+		if t, ok := c.img.TopicByID(cc.Topic); ok && cc.Kind == request.TopicResource {
+			set := map[string]string{}
+			for _, x := range cc.Changes {
+				if !x.Delete {
+					set[x.Key] = x.Value
+				}
+			}
+			c.warn(t.Name, set)
 		}
 	}
 	c.reconcile()

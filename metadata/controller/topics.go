@@ -55,7 +55,19 @@ func (c *Controller) createTopics(r request.CreateTopics) (request.Result, error
 	if err := c.propose(records); err != nil {
 		return nil, err
 	}
+	for n, nt := range r.Topics {
+		if result.Topics[n].Err == nil {
+			c.warn(nt.Name, nt.Configs)
+		}
+	}
 	return result, nil
+}
+
+// warn says once which overrides of a topic have no effect here.
+func (c *Controller) warn(topic string, overrides map[string]string) {
+	for _, w := range config.TopicWarnings(overrides) {
+		c.log.Warn("topic config without effect", "topic", topic, "key", w.Key, "reason", w.Text)
+	}
 }
 
 func (c *Controller) partitionCount(nt request.NewTopic) int32 {
