@@ -77,8 +77,8 @@ func (l *Log) judge(seg catalog.Segment, err error) {
 }
 
 func (l *Log) markBad(seg catalog.Segment, err error) {
-	l.counts.badObjects.Add(1)
 	if l.bad.add(seg.ID, err, time.Now().Add(l.cfg.BadFor)) {
+		l.counts.badObjects.Add(1)
 		l.cfg.Logger.Error("a remote object is bad and is not served", "key", seg.Key,
 			"base_offset", seg.Base, "end_offset", seg.End, "error", err)
 	}
@@ -109,14 +109,16 @@ func (b *badObjects) get(id cluster.SegmentID) error {
 	return o.err
 }
 
-// add reports whether the object was not remembered before.
+// add remembers an object, and reports whether it was not remembered already.
 func (b *badObjects) add(id cluster.SegmentID, err error, until time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.objects == nil {
 		b.objects = make(map[cluster.SegmentID]badObject)
 	}
-	_, known := b.objects[id]
+	if o, ok := b.objects[id]; ok && !time.Now().After(o.until) {
+		return false
+	}
 	b.objects[id] = badObject{err, until}
 	if len(b.objects) > badLimit {
 		var first cluster.SegmentID
@@ -127,7 +129,7 @@ func (b *badObjects) add(id cluster.SegmentID, err error, until time.Time) bool 
 		}
 		delete(b.objects, first)
 	}
-	return !known
+	return true
 }
 
 // forget is called once an object was read well.
