@@ -215,9 +215,6 @@ func (l *Log) roll(base cluster.Offset) error {
 	if err := old.Finish(); err != nil {
 		return l.refused("roll: write indexes", err)
 	}
-	if err := l.writeSnapshot(base, false); err != nil {
-		return l.refused("roll: write producer snapshot", err)
-	}
 	fresh, err := segment.Create(l.where, base, l.now())
 	if err != nil {
 		return l.refused("roll: create segment", err)
@@ -235,11 +232,12 @@ func (l *Log) roll(base cluster.Offset) error {
 	} else if err := old.Seal(base); err != nil {
 		return l.fail("roll: seal", err)
 	}
-	l.mu.Lock()
 	if old.Bytes() > 0 {
-		l.mu.unsynced = append(l.mu.unsynced, old)
+		snapshot := l.producers.Snapshot()
+		l.mu.Lock()
+		l.mu.unsynced = append(l.mu.unsynced, unsynced{old, snapshot})
+		l.mu.Unlock()
 	}
-	l.mu.Unlock()
 	l.publish(append(row, fresh))
 	l.drawJitter()
 	return nil

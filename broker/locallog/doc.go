@@ -37,4 +37,6 @@
 //     after the segment was trimmed, or truncated away.
 //   - L6 On a clean stop nothing is scanned at the next open: the index tells the
 //     position, and at most one index interval of batch headers is read.
+//   - L7 A snapshot at a sealed segment's end is written after the segment's
+//     indexes were synced: where a usable one is, they need no scan.
 package locallog

@@ -2,13 +2,18 @@ package locallog
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"strandline/broker/segment"
 	"strandline/metadata/cluster"
 )
+
+// unsynced is a sealed segment with the producer state at its end.
+type unsynced struct {
+	segment  *segment.Segment
+	snapshot []byte
+}
 
 // flight is a sync under way. Its done is closed when it has ended.
 type flight struct{ done chan struct{} }
@@ -88,12 +93,12 @@ func (l *Log) land(f *flight) {
 // calls it.
 func (l *Log) sync() error {
 	l.mu.Lock()
-	sealed := append([]*segment.Segment(nil), l.mu.unsynced...)
+	sealed := slices.Clone(l.mu.unsynced)
 	active := l.segments.Load().active()
 	started := l.now()
 	l.mu.Unlock()
-	for _, s := range sealed {
-		if err := l.syncSealed(s); err != nil {
+	for _, u := range sealed {
+		if err := l.syncSealed(u); err != nil {
 			return err
 		}
 	}
@@ -106,7 +111,9 @@ func (l *Log) sync() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.unsynced = slices.DeleteFunc(l.mu.unsynced, func(s *segment.Segment) bool { return slices.Contains(sealed, s) })
+	l.forgetUnsyncedLocked(func(s *segment.Segment) bool {
+		return slices.ContainsFunc(sealed, func(u unsynced) bool { return u.segment == s })
+	})
 	// A roll in between may have sealed it, and left indexes to be synced.
 	if !active.Info().Sealed && !active.Removed() {
 		bound = min(bound, l.EndOffset())
@@ -119,17 +126,27 @@ func (l *Log) sync() error {
 	return nil
 }
 
-// syncSealed skips a segment that was trimmed before anybody synced it.
-func (l *Log) syncSealed(s *segment.Segment) error {
-	_, err := s.SyncLog()
-	err = errors.Join(err, s.SyncIndexes(), l.syncSnapshot(s.Next()))
-	if s.Removed() {
+// syncSealed skips a segment that was trimmed before anybody synced it. The
+// snapshot at its end comes last: where it is, the indexes are durable (L7).
+func (l *Log) syncSealed(u unsynced) error {
+	_, err := u.segment.SyncLog()
+	if err == nil {
+		err = u.segment.SyncIndexes()
+	}
+	if err == nil {
+		err = l.writeSnapshot(u.segment.Next(), u.snapshot)
+	}
+	if u.segment.Removed() {
 		return nil
 	}
 	if err == nil {
-		s.Synced()
+		u.segment.Synced()
 	}
 	return err
+}
+
+func (l *Log) forgetUnsyncedLocked(gone func(s *segment.Segment) bool) {
+	l.mu.unsynced = slices.DeleteFunc(l.mu.unsynced, func(u unsynced) bool { return gone(u.segment) })
 }
 
 // syncIfMany keeps the sealed segments without a sync few (unsyncedMax).

@@ -38,7 +38,6 @@ type Log struct {
 	// Of the writer alone.
 	producers *producerstate.Manager
 	lastEpoch cluster.LeaderEpoch // the list's latest
-	snapshots []cluster.Offset    // those on disk, rising
 	jitter    time.Duration       // of the active segment
 	// While opening: how far producers has come, and that the epochs are not known.
 	producersEnd cluster.Offset
@@ -49,7 +48,8 @@ type Log struct {
 		epochs      leaderepoch.List
 		epochsDirty bool // the file is behind
 		// unsynced are sealed segments with data or indexes that no sync covers.
-		unsynced       []*segment.Segment
+		unsynced       []unsynced
+		snapshots      []cluster.Offset // those on disk, rising
 		flight         *flight
 		unflushedSince time.Time
 		deferred       []removal

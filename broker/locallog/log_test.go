@@ -482,7 +482,8 @@ func TestProducerStateAndSnapshots(t *testing.T) {
 	require.Equal(t, want, again.Producers().Entries())
 
 	// Without any snapshot it comes from the log.
-	for _, o := range l.snapshots {
+	require.NoError(t, l.Flush(context.Background()))
+	for _, o := range l.snapshotOffsets() {
 		require.NoError(t, fs.Remove(l.snapshotName(o)))
 	}
 	view, err = l.Sealed(infos[1].Base)
@@ -494,7 +495,7 @@ func TestProducerStateAndSnapshots(t *testing.T) {
 	cfg.CleanStop = true
 	l = openLog(t, cfg)
 	require.Equal(t, want, l.Producers().Entries())
-	require.Equal(t, []cluster.Offset{l.EndOffset()}, l.snapshots)
+	require.Equal(t, []cluster.Offset{l.EndOffset()}, l.snapshotOffsets())
 }
 
 func TestAbortedTransactions(t *testing.T) {

@@ -200,12 +200,12 @@ func (l *Log) setBounds() error {
 		l.mu.epochsDirty = true
 	}
 	l.lastEpoch = latestOf(&l.mu.epochs)
-	before := len(l.snapshots)
+	before := len(l.snapshotOffsets())
 	if err := l.dropSnapshots(func(at cluster.Offset) bool { return at > end || at < first }); err != nil {
 		return err
 	}
 	// A snapshot that came back after other batches took those offsets would lie.
-	if len(l.snapshots) < before {
+	if len(l.snapshotOffsets()) < before {
 		if err := l.config.FS.SyncDir(l.config.Dir); err != nil {
 			return err
 		}
@@ -248,7 +248,7 @@ func (l *Log) finish() error {
 	if err := active.SyncIndexes(); err != nil {
 		return l.fail("close: sync indexes", err)
 	}
-	if err := l.writeSnapshot(l.EndOffset(), true); err != nil {
+	if err := l.writeSnapshot(l.EndOffset(), l.producers.Snapshot()); err != nil {
 		return l.fail("close: write producer snapshot", err)
 	}
 	// Only the latest and those at segment bases are of use.

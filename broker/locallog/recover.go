@@ -75,7 +75,7 @@ func (l *Log) settleEpochs(bases []cluster.Offset) {
 	from := bases[0]
 	if l.mu.epochs.Len() > 0 {
 		for i := range bases {
-			if i+1 == len(bases) || bases[i+1] > l.config.RecoveryPoint {
+			if l.mustScan(bases, i) {
 				from = bases[i]
 				break
 			}
@@ -85,16 +85,26 @@ func (l *Log) settleEpochs(bases []cluster.Offset) {
 	l.lastEpoch = latestOf(&l.mu.epochs)
 }
 
+// mustScan says whether the unclean stop may have torn bases[i]: its data, where
+// it reaches past the recovery point, or its indexes, where it ends there and
+// nothing tells that they were synced (L7).
+func (l *Log) mustScan(bases []cluster.Offset, i int) bool {
+	if l.config.CleanStop {
+		return false
+	}
+	if i+1 == len(bases) || bases[i+1] > l.config.RecoveryPoint {
+		return true
+	}
+	return bases[i+1] == l.config.RecoveryPoint && !l.hasSnapshot(bases[i+1])
+}
+
 func (l *Log) openOne(bases []cluster.Offset, i int) (*segment.Segment, error) {
 	interval := l.settings.Load().IndexIntervalBytes
-	if i+1 == len(bases) {
-		if !l.config.CleanStop {
-			return nil, errUnclean
-		}
-		return segment.OpenActive(l.where, bases[i], interval)
-	}
-	if !l.config.CleanStop && bases[i+1] > l.config.RecoveryPoint {
+	if l.mustScan(bases, i) {
 		return nil, errUnclean
+	}
+	if i+1 == len(bases) {
+		return segment.OpenActive(l.where, bases[i], interval)
 	}
 	return segment.OpenSealed(l.where, bases[i], bases[i+1], interval)
 }
@@ -150,7 +160,7 @@ func (l *Log) sealRecovered(s *segment.Segment, next cluster.Offset) error {
 	}
 	s.Synced()
 	l.producersEnd = next
-	return l.writeSnapshot(next, true)
+	return l.writeSnapshot(next, l.producers.Snapshot())
 }
 
 // tearOff removes segments that follow a torn end, from the last.

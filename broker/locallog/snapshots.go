@@ -21,15 +21,9 @@ func (l *Log) snapshotName(o cluster.Offset) string {
 // checks with it and lets Append update it.
 func (l *Log) Producers() *producerstate.Manager { return l.producers }
 
-// writeSnapshot writes the producer state as that at o. Unsynced it is made
-// durable by the Flush that covers the segment before it; its checksum tells a
-// torn one.
-func (l *Log) writeSnapshot(o cluster.Offset, sync bool) error {
-	write := disk.WriteFileUnsynced
-	if sync {
-		write = disk.WriteFileAtomic
-	}
-	if err := write(l.config.FS, l.snapshotName(o), l.producers.Snapshot()); err != nil {
+// writeSnapshot makes data, the producer state at o, durable.
+func (l *Log) writeSnapshot(o cluster.Offset, data []byte) error {
+	if err := disk.WriteFileAtomic(l.config.FS, l.snapshotName(o), data); err != nil {
 		return err
 	}
 	l.noteSnapshot(o)
@@ -37,37 +31,43 @@ func (l *Log) writeSnapshot(o cluster.Offset, sync bool) error {
 }
 
 func (l *Log) noteSnapshot(o cluster.Offset) {
-	if i, found := slices.BinarySearch(l.snapshots, o); !found {
-		l.snapshots = slices.Insert(l.snapshots, i, o)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i, found := slices.BinarySearch(l.mu.snapshots, o); !found {
+		l.mu.snapshots = slices.Insert(l.mu.snapshots, i, o)
 	}
 }
 
-// syncSnapshot makes the snapshot at o durable, if there is one.
-func (l *Log) syncSnapshot(o cluster.Offset) error {
-	f, err := l.config.FS.Open(l.snapshotName(o))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.SyncData(), f.Close())
+// snapshotOffsets are those of the snapshots on disk, rising.
+func (l *Log) snapshotOffsets() []cluster.Offset {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.mu.snapshots)
 }
 
 // dropSnapshots removes the snapshots for which drop holds.
 func (l *Log) dropSnapshots(drop func(o cluster.Offset) bool) error {
 	var errs []error
-	l.snapshots = slices.DeleteFunc(l.snapshots, func(o cluster.Offset) bool {
+	for _, o := range l.snapshotOffsets() {
 		if !drop(o) {
-			return false
+			continue
 		}
 		if err := l.config.FS.Remove(l.snapshotName(o)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
-			return false
+			continue
 		}
-		return true
-	})
+		l.mu.Lock()
+		if i, found := slices.BinarySearch(l.mu.snapshots, o); found {
+			l.mu.snapshots = slices.Delete(l.mu.snapshots, i, i+1)
+		}
+		l.mu.Unlock()
+	}
 	return errors.Join(errs...)
+}
+
+// hasSnapshot says whether there is a usable snapshot at o.
+func (l *Log) hasSnapshot(o cluster.Offset) bool {
+	return l.loadSnapshot(producerstate.New(l.config.Producers), o) == nil
 }
 
 // producersAt rebuilds the producer state at o from the newest usable snapshot
@@ -79,8 +79,7 @@ func (l *Log) producersAt(o cluster.Offset, row []*segment.Segment) (*producerst
 		from = min(o, row[0].Base())
 	}
 	m.Reset(from)
-	for i := len(l.snapshots) - 1; i >= 0; i-- {
-		at := l.snapshots[i]
+	for _, at := range slices.Backward(l.snapshotOffsets()) {
 		if at > o || at < from {
 			continue
 		}

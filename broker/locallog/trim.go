@@ -36,7 +36,7 @@ func (l *Log) DeleteSealedBelow(o cluster.Offset) (removed int, bytes int64, err
 	}
 	l.publish(slices.Clone(row[removed:]))
 	l.mu.Lock()
-	l.mu.unsynced = slices.DeleteFunc(l.mu.unsynced, func(s *segment.Segment) bool { return slices.Contains(gone, s) })
+	l.forgetUnsyncedLocked(func(s *segment.Segment) bool { return slices.Contains(gone, s) })
 	l.mu.Unlock()
 	due := l.now().Add(l.settings.Load().FileDeleteDelay)
 	for _, s := range gone {

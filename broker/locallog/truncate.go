@@ -86,7 +86,7 @@ func (l *Log) forgetFrom(end cluster.Offset, gone []*segment.Segment) error {
 	l.mu.Lock()
 	l.mu.epochsDirty = l.mu.epochs.TruncateFromEnd(end) || l.mu.epochsDirty
 	l.lastEpoch = latestOf(&l.mu.epochs)
-	l.mu.unsynced = slices.DeleteFunc(l.mu.unsynced, func(s *segment.Segment) bool { return slices.Contains(gone, s) })
+	l.forgetUnsyncedLocked(func(s *segment.Segment) bool { return slices.Contains(gone, s) })
 	l.mu.Unlock()
 	if err := l.syncEpochs(); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (l *Log) reset(start cluster.Offset, epochs *leaderepoch.List, producers *p
 		return err
 	}
 	l.producers = producers
-	if err := l.writeSnapshot(start, true); err != nil {
+	if err := l.writeSnapshot(start, producers.Snapshot()); err != nil {
 		return err
 	}
 	if err := disk.WriteFileAtomic(l.config.FS, l.epochsName(), epochs.Marshal()); err != nil {
