@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -83,9 +84,9 @@ func (f *fetching) prepare() {
 		f.code = codeInvalidRequest
 		return
 	}
-	replica := cluster.BrokerID(req.ReplicaID)
+	replica := consumerOr(req.ReplicaID)
 	if req.Version >= 15 {
-		replica = cluster.BrokerID(req.ReplicaState.ID)
+		replica = consumerOr(req.ReplicaState.ID)
 	}
 	f.maxBytes = max(int(req.MaxBytes), 0)
 	if most := int(f.h.cfg.Broker.FetchMaxBytes); replica < 0 && most > 0 {
@@ -120,7 +121,16 @@ func (f *fetching) find(p *fetchPart, topic *image.Topic, index int32) {
 		return
 	}
 	p.image = topic.Partitions[index]
+	if follower := p.read.Replica; p.code == codeNone && follower != cluster.NoBroker &&
+		(!slices.Contains(p.image.Replicas, follower) || follower == p.image.Leader) {
+		p.code = codeNotLeaderOrFollower
+	}
 	f.failed = f.failed || p.code != codeNone
+}
+
+// consumerOr is the broker that asks; whatever is no broker id is a consumer.
+func consumerOr(replica int32) cluster.BrokerID {
+	return max(cluster.BrokerID(replica), cluster.NoBroker)
 }
 
 // readLocal reads every partition in order within the budget. For parts that

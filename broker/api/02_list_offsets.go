@@ -86,7 +86,7 @@ func (h *Handler) listOffset(ctx context.Context, req *kmsg.ListOffsetsRequest, 
 	}
 	found, err := replica.ListOffset(ctx, partition.ListOffsetRequest{
 		Timestamp: asked.Timestamp, ReadCommitted: req.IsolationLevel == 1,
-		Replica: cluster.BrokerID(req.ReplicaID), CurrentLeaderEpoch: cluster.LeaderEpoch(asked.CurrentLeaderEpoch),
+		Replica: consumerOr(req.ReplicaID), CurrentLeaderEpoch: cluster.LeaderEpoch(asked.CurrentLeaderEpoch),
 	})
 	if err != nil {
 		if p.ErrorCode = codeOf(err); p.ErrorCode == codeUnknownServerError {

@@ -266,6 +266,8 @@ func TestFetchErrors(t *testing.T) {
 		{"no such id", 18, 100, func(r *kmsg.FetchRequest, _ *kmsg.FetchRequestTopicPartition) { r.Topics[0].TopicID = [16]byte{7} }},
 		{"no id", 18, 100, func(r *kmsg.FetchRequest, _ *kmsg.FetchRequestTopicPartition) { r.Topics[0].TopicID = [16]byte{} }},
 		{"no such name", 12, 3, func(r *kmsg.FetchRequest, _ *kmsg.FetchRequestTopicPartition) { r.Topics[0].Topic = "nope" }},
+		{"another broker", 18, 6, func(r *kmsg.FetchRequest, _ *kmsg.FetchRequestTopicPartition) { r.ReplicaState.ID = 5 }},
+		{"the leader itself", 14, 6, func(r *kmsg.FetchRequest, _ *kmsg.FetchRequestTopicPartition) { r.ReplicaID = 1 }},
 		{"epoch from the future", 18, 75, func(_ *kmsg.FetchRequest, p *kmsg.FetchRequestTopicPartition) { p.CurrentLeaderEpoch = 9 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
