@@ -68,6 +68,15 @@ func (p *Partition) OpenSealed(base cluster.Offset) (*locallog.SealedView, error
 	return view, nil
 }
 
+// AbortedTxns returns the aborted transactions that overlap [from, to) of the
+// local log, wherever their markers are.
+func (p *Partition) AbortedTxns(from, to cluster.Offset) ([]producerstate.AbortedTxn, error) {
+	if err := p.online(); err != nil {
+		return nil, err
+	}
+	return p.log.AbortedTxns(from, to)
+}
+
 // Producers describes the producers that the partition remembers.
 func (p *Partition) Producers() []producerstate.Entry {
 	p.writeMu.Lock()

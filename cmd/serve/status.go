@@ -1,0 +1,262 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"strandline/broker/cleaner"
+	"strandline/broker/partition"
+	"strandline/broker/replicas"
+	"strandline/metadata/catalog"
+	"strandline/metadata/cluster"
+	"strandline/metadata/config"
+	"strandline/metadata/image"
+	"strandline/tiering/archive"
+)
+
+// The answers of the admin listener; field names are part of the contract.
+type (
+	tierStatus struct {
+		Store      storeStatus     `json:"store"`
+		Cache      cacheStatus     `json:"cache"`
+		Partitions []tierPartition `json:"partitions"`
+		Deleting   []string        `json:"deleting"` // ids of deleted topics that still have objects
+	}
+	storeStatus struct {
+		OK        bool   `json:"ok"`
+		URL       string `json:"url"`
+		LastError string `json:"lastError"`
+	}
+	cacheStatus struct {
+		Bytes      int64 `json:"bytes"`
+		LimitBytes int64 `json:"limitBytes"`
+	}
+	tierPartition struct {
+		Topic                string         `json:"topic"`
+		Partition            int32          `json:"partition"`
+		LogStartOffset       cluster.Offset `json:"logStartOffset"`
+		LocalStartOffset     cluster.Offset `json:"localStartOffset"`
+		RemoteEndOffset      cluster.Offset `json:"remoteEndOffset"`
+		LogEndOffset         cluster.Offset `json:"logEndOffset"`
+		LocalBytes           int64          `json:"localBytes"`
+		RemoteBytes          int64          `json:"remoteBytes"`
+		RemoteSegments       int64          `json:"remoteSegments"`
+		PendingSegments      int            `json:"pendingSegments"`
+		PendingBytes         int64          `json:"pendingBytes"`
+		OldestPendingSeconds float64        `json:"oldestPendingSeconds"`
+		LastError            string         `json:"lastError"`
+	}
+	tierSegment struct {
+		Topic      string         `json:"topic"`
+		Partition  int32          `json:"partition"`
+		BaseOffset cluster.Offset `json:"baseOffset"`
+		LastOffset cluster.Offset `json:"lastOffset"`
+		Bytes      int64          `json:"bytes"`
+		Key        string         `json:"key"`
+		State      string         `json:"state"`
+	}
+	topicStatus struct {
+		Topic      string           `json:"topic"`
+		ID         string           `json:"id"`
+		Tiered     bool             `json:"tiered"`
+		Retention  []configSource   `json:"retention"`
+		Partitions []partitionState `json:"partitions"`
+	}
+	configSource struct {
+		Key    string `json:"key"`
+		Value  string `json:"value"`
+		Source string `json:"source"`
+	}
+	partitionState struct {
+		Partition        int32               `json:"partition"`
+		Leader           cluster.BrokerID    `json:"leader"`
+		LeaderEpoch      cluster.LeaderEpoch `json:"leaderEpoch"`
+		LogStartOffset   cluster.Offset      `json:"logStartOffset"`
+		LocalStartOffset cluster.Offset      `json:"localStartOffset"`
+		RemoteEndOffset  cluster.Offset      `json:"remoteEndOffset"`
+		HighWatermark    cluster.Offset      `json:"highWatermark"`
+		LogEndOffset     cluster.Offset      `json:"logEndOffset"`
+		LocalBytes       int64               `json:"localBytes"`
+		RemoteBytes      int64               `json:"remoteBytes"`
+		Seals            string              `json:"activeSegmentSeals"`
+		NextRetention    string              `json:"nextRetention"`
+		Offline          string              `json:"offline,omitempty"`
+	}
+)
+
+func (n *Node) serveTierStatus(w http.ResponseWriter, r *http.Request) {
+	status := tierStatus{Partitions: []tierPartition{}, Deleting: []string{}}
+	store := n.archiver.Store()
+	status.Store = storeStatus{OK: store.OK, URL: n.cfg.Broker.Store.URL, LastError: store.LastError}
+	cache := n.cache.Stats()
+	status.Cache = cacheStatus{Bytes: cache.Bytes, LimitBytes: cache.LimitBytes}
+	uploads := map[cluster.TopicPartition]archive.PartitionStatus{}
+	for _, u := range n.archiver.Status() {
+		uploads[u.Partition] = u
+	}
+	now := n.cfg.Now()
+	for p := range n.replicas.All() {
+		s := p.Status()
+		if !s.Tiered || !wanted(r, s.Topic) {
+			continue
+		}
+		summary, _ := n.meta.Catalog().Summary(s.Partition)
+		t := tierPartition{
+			Topic: s.Topic, Partition: s.Partition.Partition, LogStartOffset: s.LogStartOffset, LocalStartOffset: s.LocalLogStartOffset,
+			RemoteEndOffset: s.RemoteEndOffset, LogEndOffset: s.LogEndOffset, LocalBytes: s.LocalBytes,
+			RemoteBytes: summary.LiveBytes, RemoteSegments: summary.LiveCount, PendingSegments: s.PendingSegments, PendingBytes: s.PendingBytes,
+		}
+		if u, ok := uploads[s.Partition]; ok {
+			t.LastError = u.LastError
+			if !u.OldestPending.IsZero() && u.PendingSegments > 0 {
+				t.OldestPendingSeconds = max(0, now.Sub(u.OldestPending).Seconds())
+			}
+		}
+		status.Partitions = append(status.Partitions, t)
+	}
+	slices.SortFunc(status.Partitions, func(a, b tierPartition) int {
+		if c := strings.Compare(a.Topic, b.Topic); c != 0 {
+			return c
+		}
+		return int(a.Partition - b.Partition)
+	})
+	for _, d := range n.meta.Catalog().DeletedTopics() {
+		status.Deleting = append(status.Deleting, d.Topic.String())
+	}
+	answer(w, status)
+}
+
+// wanted tells whether a request is about a topic; without ?topic= it is about
+// all.
+func wanted(r *http.Request, topic string) bool {
+	name := r.URL.Query().Get("topic")
+	return name == "" || name == topic
+}
+
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func (n *Node) serveTierSegments(w http.ResponseWriter, r *http.Request) {
+	segments := []tierSegment{}
+	for t := range n.meta.Image().Topics() {
+		if !wanted(r, t.Name) {
+			continue
+		}
+		for p := range t.Partitions {
+			tp := cluster.TopicPartition{Topic: t.ID, Partition: int32(p)}
+			for s, err := range n.meta.Catalog().Segments(tp, 0) {
+				if err != nil {
+					http.Error(w, err.Error(), http.StatusInternalServerError)
+					return
+				}
+				segments = append(segments, describeSegment(t.Name, tp, s))
+			}
+		}
+	}
+	answer(w, segments)
+}
+
+func describeSegment(topic string, tp cluster.TopicPartition, s catalog.Segment) tierSegment {
+	return tierSegment{Topic: topic, Partition: tp.Partition, BaseOffset: s.Base, LastOffset: s.End - 1,
+		Bytes: s.Object.ObjectBytes, Key: s.Key, State: strings.ToLower(s.State.String())}
+}
+
+func (n *Node) serveTopicStatus(w http.ResponseWriter, r *http.Request) {
+	name := r.URL.Query().Get("topic")
+	t, ok := n.meta.Image().Topic(name)
+	if !ok {
+		http.Error(w, fmt.Sprintf("no topic %q", name), http.StatusNotFound)
+		return
+	}
+	status := topicStatus{Topic: t.Name, ID: t.ID.String(), Tiered: n.topicConfig(t).Tiered, Retention: n.retention(t), Partitions: []partitionState{}}
+	for i := range t.Partitions {
+		status.Partitions = append(status.Partitions, n.describePartition(t, int32(i)))
+	}
+	answer(w, status)
+}
+
+func (n *Node) layers(t *image.Topic) config.Layers {
+	img := n.meta.Image()
+	return config.Layers{
+		Topic: t.Configs, Broker: img.BrokerConfig(cluster.BrokerID(n.cfg.Broker.NodeID)), Cluster: img.BrokerConfig(cluster.NoBroker),
+		Static: n.cfg.Broker.Static, TieredByDefault: t.Tiered,
+	}
+}
+
+func (n *Node) topicConfig(t *image.Topic) config.Topic { return config.EffectiveTopic(n.layers(t)) }
+
+// retention lists what bounds a topic, with where each value comes from.
+func (n *Node) retention(t *image.Topic) []configSource {
+	var list []configSource
+	for _, v := range config.DescribeTopic(n.layers(t)) {
+		switch v.Name {
+		case "retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes", "segment.bytes", "segment.ms", "cleanup.policy":
+			list = append(list, configSource{Key: v.Name, Value: v.Value, Source: sourceName(v.Source)})
+		}
+	}
+	return list
+}
+
+func sourceName(s config.Source) string {
+	switch s {
+	case config.SourceTopic:
+		return "topic"
+	case config.SourceDynamicBroker:
+		return "this broker, dynamic"
+	case config.SourceDynamicAll:
+		return "all brokers, dynamic"
+	case config.SourceStatic:
+		return "server configuration"
+	default:
+		return "default"
+	}
+}
+
+func (n *Node) describePartition(t *image.Topic, index int32) partitionState {
+	tp := cluster.TopicPartition{Topic: t.ID, Partition: index}
+	p := partitionState{Partition: index, Leader: t.Partitions[index].Leader, LeaderEpoch: t.Partitions[index].LeaderEpoch}
+	o, err := n.replicas.Outlook(tp)
+	if err != nil {
+		p.Offline = err.Error()
+		return p
+	}
+	s := o.Status
+	summary, _ := n.meta.Catalog().Summary(tp)
+	p.LogStartOffset, p.LocalStartOffset, p.RemoteEndOffset = s.LogStartOffset, s.LocalLogStartOffset, s.RemoteEndOffset
+	p.HighWatermark, p.LogEndOffset, p.LocalBytes, p.RemoteBytes = s.HighWatermark, s.LogEndOffset, s.LocalBytes, summary.LiveBytes
+	p.Seals, p.NextRetention = seals(o, n.cfg.Now()), nextRetention(o)
+	return p
+}
+
+func seals(o replicas.Outlook, now time.Time) string {
+	if o.SealsBy.IsZero() {
+		return "it is empty"
+	}
+	return fmt.Sprintf("after %d more bytes, or in %s at the latest", o.SealBytes, max(0, o.SealsBy.Sub(now)).Round(time.Second))
+}
+
+func nextRetention(o replicas.Outlook) string {
+	if len(o.Plan.Removals) == 0 {
+		return "removes nothing"
+	}
+	reasons := map[cleaner.Reason]int{}
+	bytes := int64(0)
+	for _, r := range o.Plan.Removals {
+		reasons[r.Reason]++
+		bytes += r.Segment.Bytes
+	}
+	var why []string
+	for r, c := range reasons {
+		why = append(why, fmt.Sprintf("%d because of %s", c, r))
+	}
+	slices.Sort(why)
+	return fmt.Sprintf("removes %d local segments (%d bytes): %s", len(o.Plan.Removals), bytes, strings.Join(why, ", "))
+}
+
+var _ partition.Tier

@@ -1,0 +1,55 @@
+package serve
+
+import (
+	"context"
+	"iter"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"strandline/metadata/cluster"
+	"strandline/tiering/archive"
+	"strandline/tiering/rangecache"
+	"strandline/tiering/remotelog"
+)
+
+// startArchive begins to copy segments up and to remove what has expired.
+func (n *Node) startArchive(context.Context) error {
+	b := n.cfg.Broker
+	n.archiver = archive.New(archive.Config{
+		Store: n.store, Ownership: n.ownership, Submitter: n.meta, Catalog: n.meta.Catalog(),
+		Replicas: n.archivable, Replica: n.archivableOne, Workers: int(b.TierCopiers), Interval: b.TierTaskEvery,
+		UploadDeadline: b.TierUploadDeadline, Hook: n.cfg.Hook, Logger: n.cfg.Logger, Now: n.cfg.Now,
+	})
+	n.registry.MustRegister(n.archiver.Collectors()...)
+	n.archiver.Start()
+	n.onClose("archive", func(context.Context) error { return n.archiver.Close() })
+	return nil
+}
+
+func (n *Node) archivable() iter.Seq[archive.Replica] {
+	return func(yield func(archive.Replica) bool) {
+		for p := range n.replicas.All() {
+			if !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+func (n *Node) archivableOne(tp cluster.TopicPartition) (archive.Replica, bool) {
+	p, err := n.replicas.Get(tp)
+	if err != nil {
+		return nil, false
+	}
+	return p, true
+}
+
+// tierCollectors are the tier's metrics, of parts that were never started, for
+// the reference page.
+func tierCollectors() []prometheus.Collector {
+	var c []prometheus.Collector
+	c = append(c, (&rangecache.Cache{}).Collectors()...)
+	c = append(c, remotelog.New(remotelog.Config{}).Collectors()...)
+	c = append(c, archive.New(archive.Config{}).Collectors()...)
+	return c
+}
