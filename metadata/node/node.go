@@ -138,7 +138,10 @@ func (n *Node) open(logDirsClusterID string) (err error) {
 	if !empty {
 		return nil
 	}
-	if logDirsClusterID != "" || n.state.Applied() > 0 {
+	if n.state.Applied() > 0 {
+		return n.dir.refuse(ErrWiped, "its raft log is missing, but its state is of index %d", n.state.Applied())
+	}
+	if logDirsClusterID != "" {
 		return n.dir.wiped(n.cfg.LogDirs)
 	}
 	n.log.Info("beginning a new cluster", "cluster.id", n.dir.clusterID, "node.id", n.id)

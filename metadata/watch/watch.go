@@ -21,8 +21,8 @@ type Watch interface {
 	// current image: its delta comes from the empty image. Changes that
 	// arrive while fn runs come as one delta. fn must not block for long and
 	// must not Submit: it would hold up every other subscriber. cancel waits
-	// for a running call, unless it is called from fn, and no call starts
-	// after it returned.
+	// for a running call, so it must not be called from fn, and no call
+	// starts after it returned.
 	Subscribe(fn func(img *image.Image, d *image.Delta)) (cancel func())
 
 	// Catalog returns the reader of remote segments.
