@@ -118,6 +118,18 @@ func (w Writer) List(ctx context.Context, tp cluster.TopicPartition) ([]Stored, 
 	return out, nil
 }
 
+// ListRuns returns the keys of the runs of a partition.
+func (w Writer) ListRuns(ctx context.Context, tp cluster.TopicPartition) ([]string, error) {
+	var keys []string
+	for info, err := range w.Store.List(ctx, w.Layout.PartitionPrefix(tp)+runName, "") {
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, info.Key)
+	}
+	return keys, nil
+}
+
 // Latest returns the manifest that counts; nil where there is none.
 func (w Writer) Latest(ctx context.Context, tp cluster.TopicPartition) (*Manifest, error) {
 	list, err := w.List(ctx, tp)
