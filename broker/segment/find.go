@@ -7,6 +7,7 @@ import (
 	"strandline/broker/producerstate"
 	"strandline/broker/recordbatch"
 	"strandline/metadata/cluster"
+	"strandline/metadata/disk"
 )
 
 // Range is whole batches of one file.
@@ -32,6 +33,9 @@ type Limits struct {
 // limits. Empty with AtEnd means that nothing in the segment reaches past from.
 func (s *Segment) Range(from cluster.Offset, lim Limits) (Range, error) {
 	r, err := s.rangeIndexed(from, lim, true)
+	if err == nil {
+		return r, nil
+	}
 	var corrupt *CorruptError
 	if errors.As(err, &corrupt) {
 		// Perhaps only the index is wrong (S4).
@@ -75,21 +79,27 @@ type view struct {
 	state
 	log      io.ReaderAt
 	useIndex bool
-	held     []interface{ Release() }
+	held     [4]*disk.Handle // the log, and an index that is looked at up to three times
+	heldNow  int
 }
 
-func (s *Segment) view(useIndex bool) (*view, error) {
+func (s *Segment) view(useIndex bool) (view, error) {
 	h, err := s.Acquire()
 	if err != nil {
-		return nil, err
+		return view{}, err
 	}
-	v := &view{s: s, state: s.state(), log: h.File(), useIndex: useIndex}
-	v.held = append(v.held, h)
+	v := view{s: s, state: s.state(), log: h.File(), useIndex: useIndex}
+	v.hold(h)
 	return v, nil
 }
 
+func (v *view) hold(h *disk.Handle) {
+	v.held[v.heldNow] = h
+	v.heldNow++
+}
+
 func (v *view) release() {
-	for _, h := range v.held {
+	for _, h := range v.held[:v.heldNow] {
 		h.Release()
 	}
 }
@@ -113,7 +123,7 @@ func (v *view) table(name string, mem []byte, count, width int) (table, error) {
 	if err != nil {
 		return t, err
 	}
-	v.held = append(v.held, h)
+	v.hold(h)
 	t.src = h.File()
 	return t, nil
 }
@@ -236,6 +246,9 @@ func (s *Segment) FindBatch(o cluster.Offset) (Header, bool, error) {
 // without (S4).
 func (s *Segment) lookup(fn func(v *view) error) error {
 	err := s.lookupOnce(true, fn)
+	if err == nil {
+		return nil
+	}
 	var corrupt *CorruptError
 	if errors.As(err, &corrupt) {
 		return s.lookupOnce(false, fn)
@@ -249,7 +262,7 @@ func (s *Segment) lookupOnce(useIndex bool, fn func(v *view) error) error {
 		return err
 	}
 	defer v.release()
-	return fn(v)
+	return fn(&v)
 }
 
 // FirstAtTime finds the first batch that reaches past from and has a timestamp
