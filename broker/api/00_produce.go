@@ -40,7 +40,13 @@ type waiting struct {
 
 var productions = sync.Pool{New: func() any { return new(production) }}
 
+// keepTopics bounds what a production keeps for its next request.
+const keepTopics = 64
+
 func (p *production) free() {
+	if cap(p.req.Topics) > keepTopics || cap(p.waiting) > keepTopics {
+		return // for the collector
+	}
 	clear(p.waiting)
 	p.waiting = p.waiting[:0]
 	p.failed = false
@@ -84,6 +90,9 @@ func (h *Handler) appendAll(p *production) {
 	for i := range p.req.Topics {
 		from, to := &p.req.Topics[i], &p.resp.Topics[i]
 		to.Topic, to.TopicID = from.Topic, from.TopicID
+		if cap(to.Partitions) > keepTopics {
+			to.Partitions = nil
+		}
 		to.Partitions = resize(to.Partitions, len(from.Partitions))
 		topic, code := topicFor(img, byID, from.Topic, from.TopicID)
 		for j := range from.Partitions {

@@ -56,7 +56,7 @@ func FuzzServe(f *testing.F) {
 		}
 		h := api.New(api.Config{Cluster: nobody{}, Replicas: nobody{}})
 		defer func() { _ = h.Close() }()
-		out := wire.NewSender(nil, wire.NewGate(nil), &wire.Stats{}, &atomic.Uint64{}).NewOut()
+		out := wire.NewSender(nil, wire.NewGate(nil, nil), &wire.Stats{}, &atomic.Uint64{}).NewOut()
 		defer out.Free()
 		q := &wire.Request{Key: key, Version: version, CorrelationID: 7, Body: body, Bytes: len(body)}
 		d, err := h.Serve(context.Background(), conn, q, out)

@@ -17,6 +17,7 @@ const (
 	LimitInFlight         = "in_flight_requests"
 	LimitInFlightBytes    = "in_flight_bytes"
 	LimitIdle             = "connection_idle"
+	LimitColdReads        = "cold_reads"
 )
 
 // Metrics are the server's collectors.
@@ -52,7 +53,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, a := range wire.Supported() {
 		m.requests[a.Key] = latency.WithLabelValues(a.Name)
 	}
-	for _, l := range []string{LimitConnections, LimitConnectionsPerIP, LimitRequestBytes, LimitInFlight, LimitInFlightBytes, LimitIdle} {
+	for _, l := range []string{LimitConnections, LimitConnectionsPerIP, LimitRequestBytes, LimitInFlight, LimitInFlightBytes, LimitIdle, LimitColdReads} {
 		m.limits.WithLabelValues(l)
 	}
 	if reg == nil {

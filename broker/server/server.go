@@ -48,11 +48,11 @@ type listener struct {
 func New(cfg Config) *Server {
 	s := &Server{
 		cfg:      cfg.withDefaults(),
-		gate:     wire.NewGate(cfg.Dirs),
 		draining: make(chan struct{}),
 		conns:    map[*conn]struct{}{},
 		perIP:    map[string]int{},
 	}
+	s.gate = wire.NewGate(cfg.Dirs, func() { s.cfg.Metrics.LimitHit(LimitColdReads) })
 	s.ctx, s.cut = context.WithCancel(context.Background())
 	if s.cfg.MaxConnections <= 1<<20 {
 		s.slots = make(chan struct{}, s.cfg.MaxConnections)

@@ -3,7 +3,6 @@ package wire
 import (
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 
 	"strandline/metadata/disk"
 )
@@ -16,12 +15,16 @@ const ColdReadsPerDir = 8
 type Gate struct {
 	dirs  []string
 	slots []chan struct{} // one more than dirs: files that are in none of them
-	waits atomic.Int64
+	full  func()
 }
 
-// NewGate returns a gate for the directories below which files lie.
-func NewGate(dirs []string) *Gate {
-	g := &Gate{slots: make([]chan struct{}, len(dirs)+1)}
+// NewGate returns a gate for the directories below which files lie. full is told
+// of every read that finds its directory's slots taken; it may be nil.
+func NewGate(dirs []string, full func()) *Gate {
+	if full == nil {
+		full = func() {}
+	}
+	g := &Gate{slots: make([]chan struct{}, len(dirs)+1), full: full}
 	for _, d := range dirs {
 		g.dirs = append(g.dirs, filepath.ToSlash(filepath.Clean(d))+"/")
 	}
@@ -31,16 +34,13 @@ func NewGate(dirs []string) *Gate {
 	return g
 }
 
-// Waits counts how often a read found its directory's slots taken.
-func (g *Gate) Waits() int64 { return g.waits.Load() }
-
 // enter takes a slot and returns what gives it back.
 func (g *Gate) enter(r disk.Region) (leave func()) {
 	slot := g.slots[g.index(r.Handle.File().Name())]
 	select {
 	case slot <- struct{}{}:
 	default:
-		g.waits.Add(1)
+		g.full()
 		slot <- struct{}{}
 	}
 	return func() { <-slot }
