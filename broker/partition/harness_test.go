@@ -185,7 +185,7 @@ type fakeRemote struct {
 	end     cluster.Offset
 	batches []recordbatch.Batch
 	state   RemoteState
-	reads   int
+	chunks  int
 	down    error         // answer of every call that may block
 	hold    chan struct{} // Read waits for it to be closed, or its context
 	kept    []cluster.Offset
@@ -232,7 +232,6 @@ func (r *fakeRemote) publish(t testing.TB, p *Partition, s locallog.SegmentInfo)
 func (r *fakeRemote) Read(ctx context.Context, _ cluster.TopicPartition, read RemoteRead) (RemoteSlice, error) {
 	r.mu.Lock()
 	hold, down := r.hold, r.down
-	r.reads++
 	r.mu.Unlock()
 	if hold != nil {
 		select {
@@ -263,7 +262,8 @@ func (r *fakeRemote) Read(ctx context.Context, _ cluster.TopicPartition, read Re
 	if len(data) == 0 {
 		return RemoteSlice{NextOffset: next}, nil
 	}
-	name := fmt.Sprintf("/chunk-%d", r.reads)
+	r.chunks++
+	name := fmt.Sprintf("/chunk-%d", r.chunks)
 	file, err := r.fs.Create(name)
 	if err != nil {
 		return RemoteSlice{}, err
