@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -16,8 +17,11 @@ import (
 
 // published is what is known of a partition's manifests under one leader epoch.
 type published struct {
-	latest     *manifest.Manifest
-	at         time.Time // when latest was durable
+	latest *manifest.Manifest
+	at     time.Time // when latest was durable
+	// summary is what the catalog said when latest was written: while neither
+	// it nor the topic changes, the next manifest would say the same.
+	summary    catalog.Summary
 	superseded []supersededObject
 }
 
@@ -89,11 +93,10 @@ func (s *Sweeper) refreshManifest(ctx context.Context, r Replica, epoch cluster.
 // forgetOrphans drops marks of partitions that no one will write a manifest of:
 // those of topics that are gone.
 func (s *Sweeper) forgetOrphans(dirty map[cluster.TopicPartition]bool) {
-	img := s.cfg.Image()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for tp := range dirty {
-		if _, _, ok := img.Partition(tp); !ok {
+		if _, ok := s.cfg.Topic(tp.Topic); !ok {
 			delete(s.dirty, tp)
 			delete(s.manifests, tp)
 		}
@@ -103,7 +106,7 @@ func (s *Sweeper) forgetOrphans(dirty map[cluster.TopicPartition]bool) {
 func (s *Sweeper) writeManifest(ctx context.Context, r Replica, epoch cluster.LeaderEpoch) error {
 	tp := r.TopicPartition()
 	sum, known := s.cfg.Catalog.Summary(tp)
-	_, exists := s.cfg.Image().TopicByID(tp.Topic)
+	_, exists := s.cfg.Topic(tp.Topic)
 	if !known || !exists {
 		return nil
 	}
@@ -135,6 +138,9 @@ func (s *Sweeper) writeManifest(ctx context.Context, r Replica, epoch cluster.Le
 		m.LiveStart = seg.Base
 		break
 	}
+	if p.says(m, sum) {
+		return nil
+	}
 	written, err := w.Write(ctx, p.latest, m, s.live(tp))
 	if errors.Is(err, manifest.ErrSuperseded) {
 		s.mu.Lock()
@@ -146,7 +152,7 @@ func (s *Sweeper) writeManifest(ctx context.Context, r Replica, epoch cluster.Le
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := &published{latest: written, at: s.cfg.Now(), superseded: p.superseded}
+	next := &published{latest: written, at: s.cfg.Now(), summary: sum, superseded: p.superseded}
 	if p.latest != nil {
 		next.supersede(layout.ManifestKey(tp, p.latest.Version), next.at)
 		for _, run := range p.latest.Runs {
@@ -158,6 +164,15 @@ func (s *Sweeper) writeManifest(ctx context.Context, r Replica, epoch cluster.Le
 	s.manifests[tp] = next
 	s.counts.manifests.Add(1)
 	return nil
+}
+
+// says tells whether the latest manifest already says what m would.
+func (p *published) says(m manifest.Manifest, sum catalog.Summary) bool {
+	l := p.latest
+	return l != nil && l.LeaderEpoch == m.LeaderEpoch && l.LiveStart == m.LiveStart &&
+		l.TopicName == m.TopicName && l.PartitionCount == m.PartitionCount && maps.Equal(l.Configs, m.Configs) &&
+		p.summary.LogStart == sum.LogStart && p.summary.RemoteEnd == sum.RemoteEnd &&
+		p.summary.LiveCount == sum.LiveCount && p.summary.LiveBytes == sum.LiveBytes && p.summary.Location == sum.Location
 }
 
 func (p *published) supersede(key string, since time.Time) {
@@ -201,7 +216,7 @@ func (s *Sweeper) describe(topic string, tp cluster.TopicPartition, sum catalog.
 		ClusterID: s.cfg.ClusterID, TopicName: topic, Partition: tp, CreatedMs: s.cfg.Now().UnixMilli(),
 		LogStart: sum.LogStart, RemoteEnd: sum.RemoteEnd, LiveStart: sum.RemoteEnd,
 	}
-	if t, ok := s.cfg.Image().TopicByID(tp.Topic); ok {
+	if t, ok := s.cfg.Topic(tp.Topic); ok {
 		m.PartitionCount, m.Configs, m.Internal = int32(len(t.Partitions)), t.Configs, t.Internal
 	}
 	return m

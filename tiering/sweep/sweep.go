@@ -44,7 +44,8 @@ type Config struct {
 	Ownership *manifest.Ownership
 	Submitter watch.Submitter
 	Catalog   watch.Catalog
-	Image     func() *image.Image
+	// Topic finds a topic of the image.
+	Topic func(id cluster.TopicID) (*image.Topic, bool)
 	// Subscribe delivers changes of the image (watch.Watch.Subscribe); nil:
 	// changed configs reach manifests with the next change of the catalog.
 	Subscribe func(fn func(img *image.Image, d *image.Delta)) (cancel func())
