@@ -77,7 +77,9 @@ func (c *Config) setDefaults() {
 	if c.ReadAheadBytes <= 0 {
 		c.ReadAheadBytes = DefaultReadAheadBytes
 	}
-	c.ReadAheadBytes = min(c.ReadAheadBytes, c.Cache.LimitBytes()/4)
+	if c.Cache != nil {
+		c.ReadAheadBytes = min(c.ReadAheadBytes, c.Cache.LimitBytes()/4)
+	}
 	if c.AheadSegments <= 0 {
 		c.AheadSegments = DefaultAheadSegments
 	}
