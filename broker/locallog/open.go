@@ -68,6 +68,8 @@ func (l *Log) open() error {
 	}
 	if len(bases) == 0 {
 		err = l.first()
+		// No epochs, no file: a new partition costs no sync for that.
+		l.mu.epochsDirty = l.mu.epochsDirty && l.mu.epochs.Len() > 0
 	} else {
 		err = l.load(bases)
 	}
