@@ -700,7 +700,7 @@ func TestReplicasThatAreNotHere(t *testing.T) {
 	id := k.topic("t", 2)
 	k.mu.Lock()
 	delete(k.hosted, cluster.TopicPartition{Topic: id})
-	d := newDouble(t, 1, 10)
+	d := newDouble(k, 1, 10)
 	d.failure = fmt.Errorf("disk: %w", partition.ErrStorage)
 	k.hosted[cluster.TopicPartition{Topic: id, Partition: 1}] = d
 	k.mu.Unlock()

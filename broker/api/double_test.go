@@ -33,7 +33,8 @@ type double struct {
 	commit  func(partition.AppendRequest) (partition.AppendResult, api.Commit, error)
 }
 
-func newDouble(t testing.TB, count, bytes int) *double {
+func newDouble(k *kit, count, bytes int) *double {
+	t := k.t
 	t.Helper()
 	b := batch(1, string(make([]byte, bytes)))
 	f, err := disk.OS().Create(t.TempDir() + "/segment")
@@ -44,7 +45,7 @@ func newDouble(t testing.TB, count, bytes int) *double {
 		require.NoError(t, err)
 	}
 	d := &double{file: disk.NewHandle(f, nil), batch: b, count: count, waiters: map[*partition.Waiter]bool{}, fill: make(chan struct{})}
-	t.Cleanup(func() {
+	k.closed = append(k.closed, func() { // nothing is being sent any more
 		d.file.Release()
 		require.False(t, d.file.Acquire(), "regions are still held")
 	})
@@ -152,7 +153,7 @@ func doubles(k *kit, ds ...*double) [16]byte {
 // empty, and found by a later poll.
 func TestASlowRemoteReadDoesNotFailTheFetch(t *testing.T) {
 	k := newKit(t, nil)
-	d := newDouble(t, 3, 40000)
+	d := newDouble(k, 3, 40000)
 	d.remote = true
 	d.asked = make(chan partition.ReadRequest, 10)
 	id := doubles(k, d)
@@ -184,7 +185,7 @@ func TestRemotePartitionsShareTheLimit(t *testing.T) {
 	k := newKit(t, nil)
 	var ds []*double
 	for range 5 {
-		d := newDouble(t, 2, 3<<20)
+		d := newDouble(k, 2, 3<<20)
 		d.remote = true
 		close(d.fill)
 		ds = append(ds, d)
@@ -228,7 +229,7 @@ func TestRemotePartitionsShareTheLimit(t *testing.T) {
 
 func TestALocalBatchDoesNotWaitBehindTheStoreForEver(t *testing.T) {
 	k := newKit(t, nil)
-	slow, local := newDouble(t, 2, 1000), newDouble(t, 2, 100000)
+	slow, local := newDouble(k, 2, 1000), newDouble(k, 2, 100000)
 	slow.remote = true
 	id := doubles(k, slow, local)
 	c := k.dial()
@@ -250,7 +251,7 @@ func TestALocalBatchDoesNotWaitBehindTheStoreForEver(t *testing.T) {
 
 func TestAStoreThatFailsIsRetriable(t *testing.T) {
 	k := newKit(t, nil)
-	d := newDouble(t, 2, 10)
+	d := newDouble(k, 2, 10)
 	d.remote = true
 	d.failure = fmt.Errorf("bucket: %w", partition.ErrRemote)
 	close(d.fill)
@@ -264,7 +265,7 @@ func TestAStoreThatFailsIsRetriable(t *testing.T) {
 // everything is given back (A1).
 func TestARegionThatCannotBeReadIsAnsweredAsAStorageError(t *testing.T) {
 	k := newKit(t, nil)
-	bad, good := newDouble(t, 2, 10), newDouble(t, 2, 10)
+	bad, good := newDouble(k, 2, 10), newDouble(k, 2, 10)
 	require.NoError(t, bad.file.File().Truncate(20))
 	id := doubles(k, bad, good)
 	parts := ask[*kmsg.FetchResponse](k.dial(), fetchRequest("t", id, 0, 0), 18).Topics[0].Partitions
@@ -272,7 +273,7 @@ func TestARegionThatCannotBeReadIsAnsweredAsAStorageError(t *testing.T) {
 	require.Zero(t, parts[1].ErrorCode)
 	require.Len(t, parts[1].RecordBatches, 2*len(good.batch))
 
-	large := newDouble(t, 2, 100000)
+	large := newDouble(k, 2, 100000)
 	require.NoError(t, large.file.File().Truncate(20))
 	k.double = func(cluster.TopicPartition) api.Partition { return large }
 	other := k.topic("other", 1)
@@ -289,7 +290,7 @@ func TestARegionThatCannotBeReadIsAnsweredAsAStorageError(t *testing.T) {
 
 func TestALongPollEndsWithItsClientOrTheServer(t *testing.T) {
 	k := newKit(t, nil)
-	d := newDouble(t, 0, 10)
+	d := newDouble(k, 0, 10)
 	id := doubles(k, d)
 	waiting := func(n int) func() bool {
 		return func() bool {
@@ -328,7 +329,7 @@ func (c *commit) Err() error            { return c.err }
 func TestAppendsThatWait(t *testing.T) {
 	k := newKit(t, nil)
 	appended := make(chan *commit, 10)
-	d := newDouble(t, 0, 10)
+	d := newDouble(k, 0, 10)
 	offset := cluster.Offset(0)
 	d.commit = func(partition.AppendRequest) (partition.AppendResult, api.Commit, error) {
 		c := &commit{done: make(chan struct{})}

@@ -55,6 +55,7 @@ type kit struct {
 	real     []*partition.Partition
 	created  chan string // receives the names of created topics, where there is room
 	refuse   error       // answers every request to the controller
+	closed  []func() // to be called once the server is closed
 	// double replaces the partitions of new topics, where set.
 	double func(tp cluster.TopicPartition) api.Partition
 }
@@ -89,6 +90,9 @@ func (k *kit) close() {
 	defer cancel()
 	require.NoError(k.t, k.server.Close(ctx))
 	require.NoError(k.t, k.handler.Close())
+	for _, fn := range k.closed {
+		fn()
+	}
 	for _, p := range k.real {
 		_ = p.Close(false)
 	}
