@@ -55,7 +55,7 @@ type kit struct {
 	real     []*partition.Partition
 	created  chan string // receives the names of created topics, where there is room
 	refuse   error       // answers every request to the controller
-	closed  []func() // to be called once the server is closed
+	closed   []func()    // to be called once the server is closed
 	// double replaces the partitions of new topics, where set.
 	double func(tp cluster.TopicPartition) api.Partition
 }
