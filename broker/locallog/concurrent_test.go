@@ -154,7 +154,7 @@ func TestReadersBesideTheWriter(t *testing.T) {
 			}
 		}
 	})
-	for i := range 1500 {
+	for i := range 700 {
 		appendBatch(t, l, 1+i%7)
 		if i%50 == 49 {
 			truncations.Add(1)
@@ -218,7 +218,7 @@ func TestHookSteps(t *testing.T) {
 
 func TestResidentIsWhatWasWrittenLast(t *testing.T) {
 	cfg := config(disk.NewCrash(1))
-	cfg.Recent = NewRecent(20 << 20)
+	cfg.Recent = NewRecent(10 << 20)
 	cfg.Settings.SegmentBytes = 64 << 20
 	l := openLog(t, cfg)
 	resident := func(from cluster.Offset) bool {
@@ -228,13 +228,13 @@ func TestResidentIsWhatWasWrittenLast(t *testing.T) {
 		return s.Regions[0].Resident
 	}
 	value := make([]byte, 5<<20)
-	for range 6 {
+	for range 4 {
 		b := recordbatch.NewBuilder(recordbatch.Options{BaseOffset: l.EndOffset()})
 		b.Add(1, nil, value)
 		_, err := l.Append(b.Build())
 		require.NoError(t, err)
 	}
 	require.False(t, resident(0))
-	require.True(t, resident(4))
-	require.True(t, resident(5))
+	require.True(t, resident(2))
+	require.True(t, resident(3))
 }

@@ -292,14 +292,14 @@ func TestEveryFailingCall(t *testing.T) {
 	for !failCall(t, i, disk.ErrInjected, "") {
 		i++
 	}
-	require.Greater(t, i, int64(300))
+	require.Greater(t, i, int64(200))
 	torn := fmt.Errorf("%w: %w", disk.ErrInjected, disk.ErrTorn)
 	for _, cause := range []error{torn, fmt.Errorf("%w: %w", torn, syscall.ENOSPC)} {
 		i = 0
 		for !failCall(t, i, cause, disk.OpWriteAt) {
 			i++
 		}
-		require.Greater(t, i, int64(40))
+		require.Greater(t, i, int64(30))
 	}
 }
 
@@ -356,7 +356,7 @@ func failCall(t *testing.T, i int64, cause error, kind disk.OpKind) (passed bool
 // work is a fixed run of steps, stopped at the first error.
 func (w *twin) work(t *testing.T, l *Log, rng *rand.Rand) (flushed cluster.Offset, offline bool) {
 	l.AssignEpoch(0)
-	for range 30 {
+	for range 24 {
 		err := w.step(t, l, rng)
 		if err == nil && l.EndOffset() > 20 {
 			var s Slice
