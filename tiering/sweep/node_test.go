@@ -25,6 +25,7 @@ import (
 	"strandline/tiering/archive"
 	"strandline/tiering/manifest"
 	"strandline/tiering/objstore"
+	"strandline/tiering/objstore/faultstore"
 	"strandline/tiering/objstore/mem"
 	"strandline/tiering/rangecache"
 	"strandline/tiering/remotelog"
@@ -381,4 +382,50 @@ func TestTopicDeletedWhileUploading(t *testing.T) {
 	require.True(t, bytes.Equal(want, got))
 	b.eventually("nothing of the old topic is left", func() bool { return len(b.keys(old.String())) == 0 })
 	require.NotEmpty(t, b.keys(id.String()))
+}
+
+// OP-03, TI-35: a store that fails three calls in ten, loses answers and cuts
+// bodies, and is away for a while, costs time and nothing else.
+func TestFailingStoreThroughARealNode(t *testing.T) {
+	faults := faultstore.New(mem.New(), 5)
+	for _, verb := range objstore.Verbs() {
+		faults.Add(faultstore.Rule{Verb: verb, Probability: 0.3, Class: objstore.ErrThrottled})
+		faults.Add(faultstore.Rule{Verb: verb, Probability: 0.1, Class: objstore.ErrUnavailable, AfterEffect: true})
+	}
+	faults.Add(faultstore.Rule{Verb: objstore.VerbGet, Probability: 0.2, CutBody: 5000})
+	guard := objstore.NewGuard(faults, objstore.GuardConfig{BackoffMin: time.Millisecond, BackoffMax: 10 * time.Millisecond})
+	b := startBroker(t, disk.NewCrash(3), guard)
+	id := b.create("orders", 3, map[string]string{
+		"remote.storage.enable": "true", "internal.segment.bytes": "20000", "local.retention.bytes": "40000", "retention.ms": "-1",
+	})
+	var partitions []*partition.Partition
+	want := make([][]byte, 3)
+	for n := range want {
+		partitions = append(partitions, b.leader(cluster.TopicPartition{Topic: id, Partition: int32(n)}))
+		want[n] = b.produce(partitions[n], 60, 500)
+	}
+	faults.Outage(true)
+	for n, p := range partitions { // writes and local reads go on
+		want[n] = append(want[n], b.produce(p, 60, 500)...)
+	}
+	b.eventually("the outage is seen", func() bool { return !b.archiver.Store().OK })
+	faults.Outage(false)
+	for _, p := range partitions {
+		b.eventually("everything arrives", func() bool { return p.Status().PendingSegments == 0 })
+		b.eventually("local segments leave", func() bool { return p.Status().LocalBytes < 80_000 })
+	}
+	faults.Clear()
+	for n, p := range partitions {
+		got, remote := b.consume(p, 0)
+		require.True(t, bytes.Equal(want[n], got))
+		require.Positive(t, remote)
+	}
+	b.eventually("one object a segment", func() bool {
+		live := 0
+		for n := range partitions {
+			live += len(b.live(cluster.TopicPartition{Topic: id, Partition: int32(n)}))
+		}
+		return len(b.keys(manifest.SegmentSuffix)) == live
+	})
+	require.NotEmpty(t, b.archiver.Store().LastError)
 }
