@@ -218,7 +218,7 @@ func TestHookSteps(t *testing.T) {
 
 func TestResidentIsWhatWasWrittenLast(t *testing.T) {
 	cfg := config(disk.NewCrash(1))
-	cfg.Recent = NewRecent(10 << 20)
+	cfg.Recent = NewRecent(11 << 20)
 	cfg.Settings.SegmentBytes = 64 << 20
 	l := openLog(t, cfg)
 	resident := func(from cluster.Offset) bool {

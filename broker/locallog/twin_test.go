@@ -299,7 +299,7 @@ func TestEveryFailingCall(t *testing.T) {
 		for !failCall(t, i, cause, disk.OpWriteAt) {
 			i++
 		}
-		require.Greater(t, i, int64(30))
+		require.Greater(t, i, int64(20))
 	}
 }
 
