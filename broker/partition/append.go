@@ -160,7 +160,7 @@ func (p *Partition) refusal(err error) error {
 			out.Records = append(out.Records, RecordError{BatchIndex: r.Index, Message: r.Message})
 		}
 		return fmt.Errorf("%s: %w", p.name, out)
-	case errors.Is(err, recordbatch.ErrInvalid):
+	case errors.Is(err, recordbatch.ErrInvalid), errors.Is(err, recordbatch.ErrBadCount):
 		return p.wrap(ErrInvalidRecord, err)
 	case errors.Is(err, recordbatch.ErrBadMagic):
 		return p.wrap(ErrUnsupportedMagic, err)

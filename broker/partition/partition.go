@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"strandline/broker/locallog"
@@ -215,6 +216,8 @@ func (p *Partition) storage(err error) error {
 		return p.wrap(ErrClosed, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
+	case p.log.Err() == nil && (errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)):
+		return p.wrap(ErrStorage, err) // out of descriptors for now: nothing is wrong with the log
 	}
 	return p.fail(err)
 }

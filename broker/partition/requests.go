@@ -161,6 +161,7 @@ type Status struct {
 	FlushedOffset       cluster.Offset
 	LogEndOffset        cluster.Offset
 	LocalBytes          int64
+	RemoteBytes         int64 // of the live remote segments
 	Segments            []locallog.SegmentInfo
 	PendingSegments     int       // sealed, not yet remote (tiered only)
 	PendingBytes        int64     // of those

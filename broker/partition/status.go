@@ -25,6 +25,9 @@ func (p *Partition) Status() Status {
 		LastStableOffset: b.stable, HighWatermark: b.mark, FlushedOffset: p.log.FlushedOffset(), LogEndOffset: b.end,
 		LocalBytes: p.log.Bytes(), Segments: p.log.Segments(), Offline: p.online(),
 	}
+	if p.cfg.Remote != nil {
+		s.RemoteBytes = p.cfg.Remote.LiveBytes(p.cfg.TopicPartition)
+	}
 	for _, segment := range s.Segments {
 		if s.Tiered && segment.Sealed && segment.Next > s.RemoteEndOffset {
 			s.PendingSegments++

@@ -270,3 +270,25 @@ func TestManyPartitions(t *testing.T) {
 		again.stop()
 	})
 }
+
+// TestReadyOnlyWhenLed: a partition whose only replica is here and that has no
+// leader yet keeps the broker from being ready, whatever the lifecycle says.
+func TestReadyOnlyWhenLed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctl := newController(t)
+		n := startNode(t, disk.NewCrash(1), ctl, nil, "/data/logs")
+		n.activate()
+		topic := ctl.create("t", 1, nil)
+		synctest.Wait()
+		_, now, ok := ctl.Image().Partition(cluster.TopicPartition{Topic: topic})
+		require.True(t, ok)
+		ctl.apply(command.PartitionsChanged{Topic: topic, Changes: []command.PartitionChange{{
+			PartitionEpoch: now.PartitionEpoch + 1, Leader: cluster.NoBroker, LeaderEpoch: now.LeaderEpoch + 1, LastKnownELR: now.ISR,
+		}}})
+		synctest.Wait()
+		ready, reasons := n.m.Ready()
+		require.False(t, ready)
+		require.Equal(t, []string{"replicas: 1 partitions are not led yet"}, reasons)
+		n.stop()
+	})
+}

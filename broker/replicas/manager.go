@@ -214,8 +214,8 @@ func (m *Manager) Ready() (bool, []string) {
 	waiting := 0
 	for tp, r := range m.replicas() {
 		_, want, ok := img.Partition(tp)
-		if !ok || want.Leader != m.self {
-			continue
+		if !ok || want.Leader != m.self && !(want.Leader == cluster.NoBroker && len(want.Replicas) == 1) {
+			continue // of another broker; without a leader, one with a single replica waits for this one
 		}
 		if r.p == nil {
 			reasons = append(reasons, fmt.Sprintf("replicas: %s is offline: %v", r.key, r.err))
