@@ -153,12 +153,13 @@ func (c *Cache) open(e *entry) (disk.Region, error) {
 
 // Prefetch starts to bring in what is missing of the keys, as far as there is
 // room that nobody needs and few enough prefetches are running. It returns at
-// once, with the number of bytes that it asked for.
-func (c *Cache) Prefetch(keys []Key, src Source) int64 {
-	asked := int64(0)
+// once, with how many of the first keys are there or on their way; some of
+// these may still find no room.
+func (c *Cache) Prefetch(keys []Key, src Source) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := 0; i < len(keys) && !c.closed; {
+	i := 0
+	for i < len(keys) && !c.closed {
 		if c.entries[keys[i]] != nil {
 			i++
 			continue
@@ -166,17 +167,14 @@ func (c *Cache) Prefetch(keys []Key, src Source) int64 {
 		select {
 		case c.ahead <- struct{}{}:
 		default:
-			return asked
+			return i
 		}
 		run := c.newRunLocked(keys[i:])
 		i += len(run)
-		for _, e := range run {
-			asked += e.key.Bytes
-		}
 		c.fills.Go(func() {
 			defer func() { <-c.ahead }()
 			c.fill(run, src, ahead)
 		})
 	}
-	return asked
+	return i
 }
