@@ -47,9 +47,9 @@ func TestBadBatches(t *testing.T) {
 		want    *kerr.Error
 	}{
 		{"wrong CRC", mutate(func(b []byte) { b[len(b)-1] ^= 1 }), kerr.CorruptMessage},
-		{"truncated", good()[:40], kerr.CorruptMessage},
-		{"cut in the records", good()[:len(good())-3], kerr.CorruptMessage},
-		{"length beyond the data", mutate(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 1<<30) }), kerr.CorruptMessage},
+		{"truncated", good()[:40], kerr.InvalidRecord},
+		{"cut in the records", good()[:len(good())-3], kerr.InvalidRecord},
+		{"length beyond the data", mutate(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 1<<30) }), kerr.InvalidRecord},
 		{"negative length", mutate(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 1<<31) }), kerr.CorruptMessage},
 		{"count does not fit the delta", resum(mutate(func(b []byte) { binary.BigEndian.PutUint32(b[57:], 7) })), kerr.InvalidRecord},
 		{"too large", batch(string(make([]byte, 1_100_000))), kerr.MessageTooLarge},

@@ -39,7 +39,7 @@ func tree(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || d.Name() == ".lock" {
 			return err
 		}
 		data, err := os.ReadFile(path)
@@ -143,6 +143,7 @@ func TestCheckConfigTouchesNothing(t *testing.T) {
 
 func TestReadyLineAndFile(t *testing.T) {
 	s := kit.Start(t, nil)
+	kit.Eventually(t, 5*time.Second, "the ready line", func() bool { return strings.Contains(s.Log(), "start_ms=") })
 	require.Equal(t, 1, strings.Count(s.Log(), `msg="broker ready"`))
 	for _, field := range []string{"node.id=1", "cluster.id=", "listeners=", "admin=", "data=", "tier=", "start_ms="} {
 		require.Contains(t, s.Log(), field)

@@ -168,7 +168,7 @@ func (s *Server) Spawn() {
 	s.t.Helper()
 	_ = os.Remove(s.set["ready.file"])
 	s.cmd = exec.Command(Binary(s.t), s.Args()...)
-	s.cmd.Env = append(os.Environ(), s.env...)
+	s.cmd.Env, s.cmd.Dir = append(os.Environ(), s.env...), s.Dir // the default tier lies under the working directory
 	s.log = &lockedBuffer{}
 	s.cmd.Stdout, s.cmd.Stderr = io.Discard, s.log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
