@@ -29,28 +29,26 @@ func storeBytes(t testing.TB, b []byte) objstore.Store {
 // TestEveryCorruptByteIsFound: S3. Whoever reads an object finds each wrong byte:
 // in the index when it is read, in the batches when a chunk is.
 func TestEveryCorruptByteIsFound(t *testing.T) {
-	s := makeSample(100, 6, 40, 11)
+	s := makeSample(100, 4, 20, 11)
 	o := build(t, s.source())
 	sum, body := o.Summary(), readBody(t, o)
 	for i := range body {
-		for _, flip := range []byte{0x01, 0x80, 0xff} {
-			bad := bytes.Clone(body)
-			bad[i] ^= flip
-			store := storeBytes(t, bad)
-			_, err := segmentobject.Verify(t.Context(), store, "k.seg", sum.ObjectBytes)
+		bad := bytes.Clone(body)
+		bad[i] ^= 1 << (i % 8)
+		store := storeBytes(t, bad)
+		_, err := segmentobject.Verify(t.Context(), store, "k.seg", sum.ObjectBytes)
+		requireDetected(t, err, i)
+		x, err := segmentobject.ReadIndex(t.Context(), store, "k.seg", sum)
+		if int64(i) >= sum.SegmentBytes {
 			requireDetected(t, err, i)
-			x, err := segmentobject.ReadIndex(t.Context(), store, "k.seg", sum)
-			if int64(i) >= sum.SegmentBytes {
-				requireDetected(t, err, i)
-				_, err = segmentobject.OpenIndex(t.Context(), store, "k.seg", -1)
-				requireDetected(t, err, i)
-				continue
-			}
-			require.NoError(t, err)
-			err = x.VerifyChunks(0, bad[:sum.SegmentBytes])
+			_, err = segmentobject.OpenIndex(t.Context(), store, "k.seg", -1)
 			requireDetected(t, err, i)
-			require.Error(t, x.VerifyChunksAt(0, bytes.NewReader(bad), 0, sum.SegmentBytes))
+			continue
 		}
+		require.NoError(t, err)
+		err = x.VerifyChunks(0, bad[:sum.SegmentBytes])
+		requireDetected(t, err, i)
+		require.Error(t, x.VerifyChunksAt(0, bytes.NewReader(bad), 0, sum.SegmentBytes))
 	}
 }
 

@@ -3,6 +3,7 @@ package segmentobject_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -26,10 +27,11 @@ func batchOf(base cluster.Offset, epoch cluster.LeaderEpoch, valueBytes int, see
 	r := rand.New(rand.NewPCG(seed, 7))
 	b := recordbatch.NewBuilder(recordbatch.Options{BaseOffset: base, LeaderEpoch: epoch})
 	for _, ts := range timestamps {
-		v := make([]byte, valueBytes)
-		for i := range v {
-			v[i] = byte(r.Uint32())
+		v := make([]byte, 0, valueBytes+8)
+		for len(v) < valueBytes {
+			v = binary.LittleEndian.AppendUint64(v, r.Uint64())
 		}
+		v = v[:valueBytes]
 		b.Add(ts, fmt.Appendf(nil, "k%d", ts), v)
 	}
 	return b.Build()
@@ -116,7 +118,7 @@ func stored(t testing.TB, o *segmentobject.Object) *countingStore {
 }
 
 func TestObjectRoundTrip(t *testing.T) {
-	for _, c := range []struct{ count, value int }{{1, 10}, {3, 100}, {400, 300}, {900, 4000}, {3, 3 << 20}} {
+	for _, c := range []struct{ count, value int }{{1, 10}, {3, 100}, {400, 300}, {400, 8000}, {3, 1 << 20}} {
 		t.Run(fmt.Sprintf("%d batches of %d", c.count, c.value), func(t *testing.T) {
 			s := makeSample(1000, c.count, c.value, 1)
 			src := s.source()
@@ -220,7 +222,7 @@ func TestFindEveryTimestamp(t *testing.T) {
 	o := build(t, s.source())
 	x := mustIndex(t, o)
 	for _, from := range []cluster.Offset{0, s.base, s.base + 7, (s.base + s.end) / 2, s.end - 1} {
-		for ts := o.Summary().MinTimestamp - 10; ts <= o.Summary().MaxTimestamp; ts += 97 {
+		for ts := o.Summary().MinTimestamp - 10; ts <= o.Summary().MaxTimestamp; ts += 1013 {
 			want := -1
 			for i, b := range s.batches {
 				if b.LastOffset() >= from && b.MaxTimestamp() >= ts {

@@ -41,6 +41,8 @@ const (
 	partUnit     = 1 << 20
 	// maxParts is S3's limit of parts in an upload.
 	maxParts = 10_000
+	// maxPageKeys is S3's limit of keys in a page or batch.
+	maxPageKeys = 1000
 )
 
 // Config says where a bucket is and how to speak to it.
@@ -58,6 +60,9 @@ type Config struct {
 	StorageClass                               string   // empty: the bucket's
 	// PartBytes is rounded up to a whole MiB; 0: DefaultPartBytes.
 	PartBytes int64
+	// PageKeys is the size of a page of List and of a batch of Delete; 0: the
+	// most that S3 allows.
+	PageKeys int
 	// Transport replaces the HTTP transport, in tests.
 	Transport http.RoundTripper
 }
@@ -70,6 +75,9 @@ func (c Config) normalise() (Config, error) {
 	case ChecksumAuto, ChecksumCRC32C, ChecksumSHA256, ChecksumMD5, ChecksumNone:
 	default:
 		return c, fmt.Errorf("remote.store.checksum=%q: want auto, crc32c, sha256, md5 or none", c.Checksum)
+	}
+	if c.PageKeys <= 0 || c.PageKeys > maxPageKeys {
+		c.PageKeys = maxPageKeys
 	}
 	if c.PartBytes == 0 {
 		c.PartBytes = DefaultPartBytes

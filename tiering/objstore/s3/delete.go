@@ -23,7 +23,7 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	if len(keys) == 1 {
 		return s.deleteOne(ctx, keys[0])
 	}
-	for batch := range slices.Chunk(keys, pageKeys) {
+	for batch := range slices.Chunk(keys, s.cfg.PageKeys) {
 		if err := s.deleteBatch(ctx, batch); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -168,28 +169,26 @@ func (s sparseSums) RangeCRC32C(off, n int64) (uint32, bool) {
 	return objstore.CRC32C(b), err == nil
 }
 
-// TestBodyIsReadOnce: over plain HTTP, with the checksum known, each byte is read
+// bodyIsReadOnce: over plain HTTP, with the checksum known, each byte is read
 // once: not for a signature, not for the SDK's own checksum.
-func TestBodyIsReadOnce(t *testing.T) {
-	m := objstoretest.StartMinIO(t)
+func bodyIsReadOnce(t *testing.T, m *objstoretest.MinIO) {
 	s := objstore.NewGuard(open(t, config(m, m.NewBucket(t))), objstore.GuardConfig{})
-	for _, size := range []int64{0, 1, 100_000, 4 << 20, s3.MinPartBytes, s3.MinPartBytes + 1, 3*s3.MinPartBytes + 77} {
+	for _, size := range []int64{0, 1, 100_000, s3.MinPartBytes, s3.MinPartBytes + 1, 2*s3.MinPartBytes + 77} {
 		data := bytes.Repeat([]byte{byte(size)}, int(size))
 		body := &countingBody{Body: objstore.NewBytesBody(data)}
-		_, err := s.Put(t.Context(), "once/"+time.Duration(size).String(), sparseSums{body},
+		_, err := s.Put(t.Context(), "once/"+strconv.FormatInt(int64(size), 10), sparseSums{body},
 			objstore.PutOptions{IfAbsent: true, CRC32C: objstore.CRC32C(data), HasCRC: true})
 		require.NoError(t, err)
 		require.Equal(t, size, body.read.Load())
 	}
 }
 
-func TestFaultsOnTheWay(t *testing.T) {
-	m := objstoretest.StartMinIO(t)
+func faultsOnTheWay(t *testing.T, m *objstoretest.MinIO) {
 	proxy := objstoretest.NewProxy(t, m.Endpoint)
 	cfg := config(m, m.NewBucket(t))
 	cfg.Endpoint = proxy.URL
-	s := objstore.NewGuard(open(t, cfg), objstore.GuardConfig{BackoffMin: time.Millisecond, BackoffMax: 5 * time.Millisecond, RequestTimeout: 500 * time.Millisecond})
-	data := bytes.Repeat([]byte("0123456789abcdef"), s3.MinPartBytes/16*2+1000)
+	driver := open(t, cfg)
+	data := bytes.Repeat([]byte("0123456789abcdef"), s3.MinPartBytes/16+1000)
 	for name, fault := range map[string]objstoretest.Fault{
 		"503":             {Status: 503, Code: "SlowDown"},
 		"no answer":       {Drop: true},
@@ -199,6 +198,11 @@ func TestFaultsOnTheWay(t *testing.T) {
 		"gateway is gone": {Status: 502},
 	} {
 		t.Run(name, func(t *testing.T) {
+			guard := objstore.GuardConfig{BackoffMin: time.Millisecond, BackoffMax: 5 * time.Millisecond}
+			if fault.Hang {
+				guard.RequestTimeout = 400 * time.Millisecond
+			}
+			s := objstore.NewGuard(driver, guard)
 			// Every third request, of whatever kind.
 			n := 0
 			proxy.SetFault(func(*http.Request) *objstoretest.Fault {
@@ -209,7 +213,7 @@ func TestFaultsOnTheWay(t *testing.T) {
 			})
 			defer proxy.SetFault(nil)
 			for _, size := range []int{50_000, len(data)} {
-				key := "faults/" + strings.ReplaceAll(name, " ", "-") + "/" + time.Duration(size).String()
+				key := "faults/" + strings.ReplaceAll(name, " ", "-") + "/" + strconv.FormatInt(int64(size), 10)
 				info, err := s.Put(t.Context(), key, objstore.NewBytesBody(data[:size]), objstore.PutOptions{IfAbsent: true, CRC32C: objstore.CRC32C(data[:size]), HasCRC: true})
 				require.NoError(t, err)
 				require.EqualValues(t, size, info.Bytes)
@@ -230,10 +234,9 @@ func TestFaultsOnTheWay(t *testing.T) {
 	}
 }
 
-// TestInterruptedUploads: the parts of an upload whose broker died are found and
+// interruptedUploads: the parts of an upload whose broker died are found and
 // removed, and never show as an object.
-func TestInterruptedUploads(t *testing.T) {
-	m := objstoretest.StartMinIO(t)
+func interruptedUploads(t *testing.T, m *objstoretest.MinIO) {
 	bucket := m.NewBucket(t)
 	s := open(t, config(m, bucket))
 	u, err := s.BeginUpload(t.Context(), "dead/1.seg", 2*s3.MinPartBytes, objstore.PutOptions{IfAbsent: true})
@@ -254,8 +257,7 @@ func TestInterruptedUploads(t *testing.T) {
 	require.NoError(t, s.AbortUpload(t.Context(), u), "again")
 }
 
-func TestWrongSettingsAgainstMinIO(t *testing.T) {
-	m := objstoretest.StartMinIO(t)
+func wrongSettings(t *testing.T, m *objstoretest.MinIO) {
 	good := config(m, m.NewBucket(t))
 	for name, c := range map[string]struct {
 		change func(*s3.Config)

@@ -63,14 +63,13 @@ func zeroesCRC(n int64) uint32 {
 	return c.Sum()
 }
 
-// TestUploadDoesNotGrowMemory: a segment of the default size goes up, in parts
+// uploadMemory: a segment of the default size goes up, in parts
 // and in one piece, with less than 64 MiB more resident memory.
-func TestUploadDoesNotGrowMemory(t *testing.T) {
+func uploadMemory(t *testing.T, m *objstoretest.MinIO) {
 	size := int64(80 << 20)
 	if os.Getenv("STRANDLINE_LONG") == "1" {
 		size = 1 << 30
 	}
-	m := objstoretest.StartMinIO(t)
 	for name, partBytes := range map[string]int64{"parts": 16 << 20, "one piece": 2 << 30} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(m, m.NewBucket(t))

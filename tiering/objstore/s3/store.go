@@ -142,13 +142,10 @@ func (s *Store) Head(ctx context.Context, key string) (objstore.Info, error) {
 	return info, nil
 }
 
-// pageKeys is the size of a page of List and of a batch of Delete.
-const pageKeys = 1000
-
 // List implements objstore.Store.
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[objstore.Info, error] {
 	return func(yield func(objstore.Info, error) bool) {
-		in := &s3.ListObjectsV2Input{Bucket: &s.cfg.Bucket, Prefix: &prefix, MaxKeys: aws.Int32(pageKeys), EncodingType: types.EncodingTypeUrl}
+		in := &s3.ListObjectsV2Input{Bucket: &s.cfg.Bucket, Prefix: &prefix, MaxKeys: aws.Int32(int32(s.cfg.PageKeys)), EncodingType: types.EncodingTypeUrl}
 		if after != "" {
 			in.StartAfter = &after
 		}
