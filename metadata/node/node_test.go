@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -312,6 +313,45 @@ func TestFails(t *testing.T) {
 	_, err = n.Submit(context.Background(), newTopic("lost", 1))
 	require.Error(t, err)
 	require.NoError(t, n.Close())
+}
+
+// An answer that changes nothing waits for what was in flight when it was made:
+// a publish that is repeated is not confirmed before it is committed (D3).
+func TestAnswersWaitForWhatIsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fault := disk.NewFault(disk.NewCrash(1), nil)
+		n, err := start(t, nodeConfig(t, fault), "")
+		require.NoError(t, err)
+		register(t, n)
+		tp := cluster.TopicPartition{Topic: create(t, n, "t").ID}
+		release := make(chan struct{})
+		fault.SetInjector(func(op disk.Op) error {
+			if op.Kind == disk.OpSyncData && strings.HasPrefix(op.Name, dir+"/raft/") {
+				<-release
+			}
+			return nil
+		})
+		req := request.StartSegment{Partition: tp, Span: span(cluster.SegmentID{1}, 0, 10), Deadline: time.Now().Add(time.Hour)}
+		answers := make(chan error, 3)
+		ask := func(req request.Request) {
+			go func() {
+				_, err := n.Submit(context.Background(), req)
+				answers <- err
+			}()
+			synctest.Wait()
+		}
+		ask(req)
+		ask(req)
+		ask(request.Heartbeat{Broker: 1, Epoch: 12345}) // refused, and that waits as well
+		require.Empty(t, answers)
+		_, ok := n.Catalog().Summary(tp)
+		require.False(t, ok)
+		close(release)
+		require.NoError(t, <-answers)
+		require.NoError(t, <-answers)
+		require.ErrorIs(t, <-answers, request.ErrStaleBrokerEpoch)
+		require.NoError(t, n.Close())
+	})
 }
 
 // A broker that falls silent is fenced, by the clock alone.
