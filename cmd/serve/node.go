@@ -33,6 +33,7 @@ import (
 	"strandline/tiering/objstore/drivers"
 	"strandline/tiering/rangecache"
 	"strandline/tiering/remotelog"
+	"strandline/tiering/sweep"
 )
 
 // Config is what a Node is made of.
@@ -71,6 +72,7 @@ type Node struct {
 	handler   *api.Handler
 	lifecycle *lifecycle.Lifecycle
 	archiver  *archive.Archiver
+	sweeper   *sweep.Sweeper
 	metrics   *server.Metrics
 
 	closers []closer

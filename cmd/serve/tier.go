@@ -7,9 +7,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"strandline/metadata/cluster"
+	"strandline/metadata/image"
 	"strandline/tiering/archive"
 	"strandline/tiering/rangecache"
 	"strandline/tiering/remotelog"
+	"strandline/tiering/sweep"
 )
 
 // startArchive begins to copy segments up and to remove what has expired.
@@ -23,7 +25,27 @@ func (n *Node) startArchive(context.Context) error {
 	n.registry.MustRegister(n.archiver.Collectors()...)
 	n.archiver.Start()
 	n.onClose("archive", func(context.Context) error { return n.archiver.Close() })
+	n.sweeper = sweep.New(sweep.Config{
+		Store: n.store, Ownership: n.ownership, Submitter: n.meta, Catalog: n.meta.Catalog(),
+		Topic:     func(id cluster.TopicID) (*image.Topic, bool) { return n.meta.Image().TopicByID(id) },
+		Subscribe: n.meta.Subscribe, Replicas: n.sweepable, Responsible: func() bool { return true }, ClusterID: n.meta.ClusterID(),
+		Dropped: n.cache.Drop, Interval: b.TierTaskEvery, ManifestInterval: b.TierManifestEvery, DeleteDelay: b.TierDeleteDelay,
+		RecoveryWindow: b.TierRecoveryWindow, Logger: n.cfg.Logger, Now: n.cfg.Now,
+	})
+	n.registry.MustRegister(n.sweeper.Collectors()...)
+	n.sweeper.Start()
+	n.onClose("sweep", func(context.Context) error { return n.sweeper.Close() })
 	return nil
+}
+
+func (n *Node) sweepable() iter.Seq[sweep.Replica] {
+	return func(yield func(sweep.Replica) bool) {
+		for p := range n.replicas.All() {
+			if !yield(p) {
+				return
+			}
+		}
+	}
 }
 
 func (n *Node) archivable() iter.Seq[archive.Replica] {
@@ -51,5 +73,6 @@ func tierCollectors() []prometheus.Collector {
 	c = append(c, (&rangecache.Cache{}).Collectors()...)
 	c = append(c, remotelog.New(remotelog.Config{}).Collectors()...)
 	c = append(c, archive.New(archive.Config{}).Collectors()...)
+	c = append(c, sweep.New(sweep.Config{}).Collectors()...)
 	return c
 }
