@@ -11,7 +11,7 @@ import (
 )
 
 func TestCRC32CIsCastagnoli(t *testing.T) {
-	require.EqualValues(t, 0xe3069283, objstore.CRC32C([]byte("123456789")))
+	require.Equal(t, uint32(0xe3069283), objstore.CRC32C([]byte("123456789")))
 }
 
 // TestCombine: checksums of pieces give the checksum of the whole.

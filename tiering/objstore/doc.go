@@ -23,7 +23,8 @@
 //     bounded in one place; a retried conditional Put that finds its own object
 //     is a success.
 //   - O5 Through Guard every call ends: each attempt has a deadline, and is cut
-//     where no byte moves for the stall time.
+//     where no byte moves for the stall time. (A driver that is stuck in the
+//     kernel, as file on a dead disk, ends when the kernel lets it.)
 //   - O6 Keys are whole. A Store adds no prefix to a key and takes none away;
 //     Location().Prefix is for the caller to build keys with.
 //

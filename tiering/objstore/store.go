@@ -64,7 +64,7 @@ type Info struct {
 }
 
 // Location names a store for people and for comparison: two equal Locations
-// hold the same objects.
+// hold the same objects, stores in memory apart.
 type Location struct {
 	Scheme   string // s3, file or mem
 	Endpoint string // host and port; empty for AWS itself, file and mem
