@@ -62,7 +62,7 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 
 type metricDesc struct{ name, labels, help string }
 
-var descPattern = regexp.MustCompile(`fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)", constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
+var descPattern = regexp.MustCompile(`fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)",(?: unit: "[^"]*",)? constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
 
 // collectorRecorder is a registerer that only remembers.
 type collectorRecorder struct{ collectors []prometheus.Collector }

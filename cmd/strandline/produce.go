@@ -56,7 +56,7 @@ func (p *produceFlags) options() ([]kgo.Opt, error) {
 		return nil, usagef("--compression %s: want none, gzip, snappy, lz4 or zstd", p.compression)
 	}
 	opts := []kgo.Opt{
-		kgo.ProducerBatchCompression(codec), kgo.ProducerBatchMaxBytes(maxLineBytes),
+		kgo.ProducerBatchCompression(codec),
 		kgo.RecordDeliveryTimeout(p.timeout), kgo.UnknownTopicRetries(10), kgo.AllowAutoTopicCreation(),
 	}
 	switch p.acks {
