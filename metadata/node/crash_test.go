@@ -227,7 +227,7 @@ func TestSegmentsSurvive(t *testing.T) {
 // loss, and the node starts again.
 func TestEveryCallFails(t *testing.T) {
 	failed := 0
-	for step := int64(0); ; step += 5 {
+	for step := int64(0); ; step += 9 {
 		crash := disk.NewCrash(uint64(step))
 		fault := disk.NewFault(crash, disk.FailOnce(step))
 		cfg := small(nodeConfig(t, fault))

@@ -332,24 +332,26 @@ func TestAnswersWaitForWhatIsInFlight(t *testing.T) {
 			return nil
 		})
 		req := request.StartSegment{Partition: tp, Span: span(cluster.SegmentID{1}, 0, 10), Deadline: time.Now().Add(time.Hour)}
-		answers := make(chan error, 3)
-		ask := func(req request.Request) {
+		ask := func(req request.Request) <-chan error {
+			answer := make(chan error, 1)
 			go func() {
 				_, err := n.Submit(context.Background(), req)
-				answers <- err
+				answer <- err
 			}()
 			synctest.Wait()
+			return answer
 		}
-		ask(req)
-		ask(req)
-		ask(request.Heartbeat{Broker: 1, Epoch: 12345}) // refused, and that waits as well
-		require.Empty(t, answers)
+		first, again := ask(req), ask(req)
+		refused := ask(request.Heartbeat{Broker: 1, Epoch: 12345})
+		for _, answer := range []<-chan error{first, again, refused} {
+			require.Empty(t, answer)
+		}
 		_, ok := n.Catalog().Summary(tp)
 		require.False(t, ok)
 		close(release)
-		require.NoError(t, <-answers)
-		require.NoError(t, <-answers)
-		require.ErrorIs(t, <-answers, request.ErrStaleBrokerEpoch)
+		require.NoError(t, <-first)
+		require.NoError(t, <-again)
+		require.ErrorIs(t, <-refused, request.ErrStaleBrokerEpoch)
 		require.NoError(t, n.Close())
 	})
 }

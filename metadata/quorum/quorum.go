@@ -7,6 +7,7 @@ import (
 	"math"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -86,6 +87,7 @@ type Quorum struct {
 	snaps *snapshotStore
 
 	raft     *raft.Raft
+	quiet    atomic.Bool   // see raftLogger
 	notify   chan bool     // from Raft
 	due      chan struct{} // a snapshot is due
 	stop     chan struct{}
@@ -200,7 +202,7 @@ func (q *Quorum) raftConfig() *raft.Config {
 	c.NoLegacyTelemetry = true
 	c.ShutdownOnRemove = false
 	c.NotifyCh = q.notify
-	c.Logger = newRaftLogger(q.log)
+	c.Logger = newRaftLogger(q.log, &q.quiet)
 	// Snapshots are taken by follow, which counts bytes.
 	c.SnapshotThreshold = math.MaxUint64
 	c.SnapshotInterval = 24 * time.Hour
@@ -210,7 +212,7 @@ func (q *Quorum) raftConfig() *raft.Config {
 
 // Start begins to take part. A lone voter leads within milliseconds.
 func (q *Quorum) Start() error {
-	log := newRaftLogger(q.log)
+	log := newRaftLogger(q.log, &q.quiet)
 	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: streams{StreamLayer: q.cfg.Streams, id: q.cfg.ID}, Logger: log,
 		MaxPool: 3, Timeout: 5 * time.Second, MsgpackUseNewTimeFormat: true,
@@ -227,6 +229,7 @@ func (q *Quorum) Start() error {
 		return err
 	}
 	if len(servers) == 1 && servers[0].Voter && servers[0].ID == q.cfg.ID {
+		q.quiet.Store(true) // the election that comes now surprises nobody
 		return q.reload(uint64(q.cfg.Limits.TrailingEntries))
 	}
 	return nil
@@ -341,11 +344,13 @@ func (q *Quorum) Snapshot() error {
 
 // AddObserver adds a server that gets every change but does not vote.
 func (q *Quorum) AddObserver(id string) error {
+	q.quiet.Store(false)
 	return outcome(q.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(id), 0, 0).Error())
 }
 
 // AddVoter makes a server vote.
 func (q *Quorum) AddVoter(id string) error {
+	q.quiet.Store(false)
 	return outcome(q.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(id), 0, 0).Error())
 }
 
