@@ -39,7 +39,15 @@ func (l *Log) DeleteSealedBelow(o cluster.Offset) (removed int, bytes int64, err
 	l.forgetUnsyncedLocked(func(s *segment.Segment) bool { return slices.Contains(gone, s) })
 	l.mu.Unlock()
 	due := l.now().Add(l.settings.Load().FileDeleteDelay)
-	for _, s := range gone {
+	for i, s := range gone {
+		// The one before is durably gone first. Else a power loss could bring it
+		// back without this one, and recovery would take the hole for a torn end
+		// and cut the log there.
+		if i > 0 {
+			if err := l.config.FS.SyncDir(l.config.Dir); err != nil {
+				return removed, bytes, l.fail("trim: sync folder", err)
+			}
+		}
 		if err := l.removeFiles(s, due); err != nil {
 			return removed, bytes, err
 		}

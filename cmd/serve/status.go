@@ -259,4 +259,15 @@ func nextRetention(o replicas.Outlook) string {
 	return fmt.Sprintf("removes %d local segments (%d bytes): %s", len(o.Plan.Removals), bytes, strings.Join(why, ", "))
 }
 
-var _ partition.Tier
+// PartitionStatus describes a replica of this node, by topic name.
+func (n *Node) PartitionStatus(topic string, index int32) (partition.Status, error) {
+	t, ok := n.meta.Image().Topic(topic)
+	if !ok {
+		return partition.Status{}, fmt.Errorf("no topic %q", topic)
+	}
+	p, err := n.replicas.Get(cluster.TopicPartition{Topic: t.ID, Partition: index})
+	if err != nil {
+		return partition.Status{}, err
+	}
+	return p.Status(), nil
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -85,7 +86,10 @@ func TestPowerLoss(t *testing.T) {
 		clones = 500
 	}
 	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	if s, err := strconv.ParseUint(os.Getenv("STRANDLINE_SEED"), 10, 64); err == nil {
+		seed = s
+	}
+	t.Logf("seed %d (STRANDLINE_SEED)", seed)
 	r := rand.New(rand.NewPCG(seed, 9))
 	for done := 0; done < clones; {
 		n := min(12, clones-done)
@@ -231,6 +235,7 @@ func checkMoment(t *testing.T, i int, fs *disk.Crash, was promise) {
 	require.GreaterOrEqual(t, int64(summary.RemoteEnd), was.live, "clone %d: publishes survive", i)
 	c := kit.Dial(t, addrOf(node))
 	probe := c.Call(kit.Fetch(12, "flushed", 0, was.records, 1)).(*kmsg.FetchResponse).Topics[0].Partitions[0]
+	require.Zero(t, probe.ErrorCode, "clone %d: fetch at %d: %s", i, was.records, describe(node))
 	require.GreaterOrEqual(t, probe.LogStartOffset, was.start, "clone %d: DeleteRecords survives", i)
 	require.GreaterOrEqual(t, probe.HighWatermark, was.records, "clone %d: flushed records survive", i)
 	readFlushed(t, i, addrOf(node), probe.LogStartOffset, was.records)
@@ -258,4 +263,9 @@ func readFlushed(t *testing.T, i int, addr string, from, to int64) {
 			next++
 		})
 	}
+}
+
+// describe says where the one partition stands.
+func describe(n *serve.Node) string {
+	return fmt.Sprint(n.PartitionStatus("flushed", 0))
 }
