@@ -246,11 +246,55 @@ func (n *Node) startReplicas(ctx context.Context) error {
 // its partitions have no leader, so produce and fetch answer a retriable code.
 func (n *Node) serve(context.Context) error {
 	n.handler = api.New(api.Config{
-		Cluster: n.meta, Replicas: hosted{n.replicas}, Broker: n.cfg.Broker, BrokerEpoch: func() cluster.BrokerEpoch { return n.lifecycle.Epoch() },
+		Cluster: settling{n}, Replicas: hosted{n.replicas}, Broker: n.cfg.Broker, BrokerEpoch: func() cluster.BrokerEpoch { return n.lifecycle.Epoch() },
 		LimitHit: n.metrics.LimitHit, Logger: n.cfg.Logger,
 	})
 	n.onClose("requests", func(context.Context) error { return n.handler.Close() })
 	return nil
+}
+
+// settleMax bounds how long the answer to a creation waits for this broker's own
+// replicas; what is not there by then is a retriable code to the client.
+const settleMax = time.Second
+
+// settling is the cluster as the handlers see it: a creation is answered once
+// the new partitions can be written here, so that a client's first produce need
+// not be repeated.
+type settling struct{ n *Node }
+
+func (s settling) Image() *image.Image { return s.n.meta.Image() }
+
+func (s settling) Submit(ctx context.Context, req request.Request) (request.Result, error) {
+	result, err := s.n.meta.Submit(ctx, req)
+	if err != nil {
+		return result, err
+	}
+	switch req := req.(type) {
+	case request.CreateTopics:
+		if !req.ValidateOnly {
+			s.settle(ctx)
+		}
+	case request.CreatePartitions:
+		if !req.ValidateOnly {
+			s.settle(ctx)
+		}
+	}
+	return result, nil
+}
+
+func (s settling) settle(ctx context.Context) {
+	want := s.n.meta.Image().Index()
+	ctx, cancel := context.WithTimeout(ctx, settleMax)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Microsecond)
+	defer tick.Stop()
+	for s.n.replicas.AppliedIndex() < want {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // hosted is how the handlers find replicas.

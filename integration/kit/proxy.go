@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,8 @@ type Proxy struct {
 
 	mu    sync.Mutex
 	fault func(*http.Request) Fault
+	// ranges are the Range headers of the GETs for segment objects.
+	ranges []string
 	// Requests counts what arrived, by method.
 	gets, puts, heads, deletes atomic.Int64
 }
@@ -62,8 +65,15 @@ func (p *Proxy) Set(rule func(*http.Request) Fault) {
 	p.fault = rule
 }
 
-// Gets returns how many GET requests for objects arrived.
+// Gets returns how many GET requests for segment objects arrived.
 func (p *Proxy) Gets() int64 { return p.gets.Load() }
+
+// Ranges returns the byte ranges of those requests, in order.
+func (p *Proxy) Ranges() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.ranges)
+}
 
 // Puts returns how many PUT and POST requests arrived.
 func (p *Proxy) Puts() int64 { return p.puts.Load() }
@@ -71,8 +81,11 @@ func (p *Proxy) Puts() int64 { return p.puts.Load() }
 func (p *Proxy) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet:
-		if !strings.Contains(r.URL.RawQuery, "list-type") {
+		if strings.HasSuffix(r.URL.Path, ".seg") {
 			p.gets.Add(1)
+			p.mu.Lock()
+			p.ranges = append(p.ranges, r.Header.Get("Range"))
+			p.mu.Unlock()
 		}
 	case http.MethodPut, http.MethodPost:
 		p.puts.Add(1)

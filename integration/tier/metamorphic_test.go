@@ -43,7 +43,7 @@ func workload(seed uint64, count int) []operation {
 		b := recordbatch.NewBuilder(recordbatch.Options{Codec: codecs[r.IntN(len(codecs))],
 			Producer: &recordbatch.Producer{ID: cluster.ProducerID(900 + int64(p)), Epoch: 0, BaseSequence: sequence[p]}})
 		for range n {
-			value := make([]byte, r.IntN(2000))
+			value := make([]byte, r.IntN(700))
 			for i := range value {
 				value[i] = byte(r.Uint32())
 			}
@@ -105,7 +105,7 @@ func play(t *testing.T, m *kit.MinIO, v variant, ops []operation) ([2][]byte, er
 	}
 	var all [2][]byte
 	for p := range int32(2) {
-		got, err := fetchAll(t, kit.Dial(t, s.Addr), "m", p, uint64(v.segmentBytes))
+		got, err := fetchAll(t, kit.Dial(t, s.Addr), "m", p, listOffset(t, s.Addr, "m", p, -2), uint64(v.segmentBytes))
 		if err != nil {
 			return all, err
 		}
@@ -133,13 +133,11 @@ func apply(t *testing.T, c *kit.Raw, op operation) {
 	require.Zero(t, resp.Topics[0].Partitions[0].ErrorCode)
 }
 
-// fetchAll reads a partition with fetches of many sizes and returns its batches
+// fetchAll reads a partition from an offset with fetches of many sizes and returns its batches
 // with partitionLeaderEpoch zeroed. It checks I8 on the way.
-func fetchAll(t *testing.T, c *kit.Raw, topic string, partition int32, seed uint64) ([]byte, error) {
+func fetchAll(t *testing.T, c *kit.Raw, topic string, partition int32, offset int64, seed uint64) ([]byte, error) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 5))
-	probe := c.Call(kit.Fetch(12, topic, partition, 0, 1)).(*kmsg.FetchResponse).Topics[0].Partitions[0]
-	offset := probe.LogStartOffset
 	var all []byte
 	for stalls := 0; ; {
 		resp := c.Call(kit.Fetch(12, topic, partition, offset, int32(1+r.IntN(200_000)))).(*kmsg.FetchResponse)
@@ -204,8 +202,8 @@ func TestTierOnEqualsTierOff(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, want[0])
 	for _, v := range []variant{
-		{name: "off-small", segmentBytes: 20_000, restarts: 1},
-		{name: "on-tiny", tiered: true, segmentBytes: 8_000},
+		{name: "off-small", segmentBytes: 25_000, restarts: 1},
+		{name: "on-tiny", tiered: true, segmentBytes: 20_000},
 		{name: "on-small", tiered: true, segmentBytes: 30_000, restarts: 2},
 		{name: "on-large", tiered: true, segmentBytes: 100_000, restarts: 1},
 	} {
@@ -219,7 +217,7 @@ func TestTierOnEqualsTierOff(t *testing.T) {
 	}
 	for _, plant := range []string{"seam-shift", "seam-drop"} {
 		t.Run("catches "+plant, func(t *testing.T) {
-			got, err := play(t, m, variant{name: plant, tiered: true, segmentBytes: 8_000, plant: plant}, ops)
+			got, err := play(t, m, variant{name: plant, tiered: true, segmentBytes: 20_000, plant: plant}, ops)
 			t.Logf("found: %v", err)
 			require.True(t, err != nil || !bytes.Equal(want[0], got[0]) || !bytes.Equal(want[1], got[1]), "the planted bug is seen")
 		})
