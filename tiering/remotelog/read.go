@@ -92,19 +92,22 @@ func (l *Log) readSegment(ctx context.Context, tp cluster.TopicPartition, seg ca
 		return partition.RemoteSlice{}, err
 	}
 	reader, sequential := l.readers.take(tp, rd.Offset, seg.ID)
-	start := reader.position
+	start, reach := reader.position, int64(0)
 	if !sequential {
 		where, ok := x.Find(rd.Offset)
 		if !ok {
 			return partition.RemoteSlice{}, errPastLast
 		}
 		start = where.Start
+		if rd.MinOneBatch {
+			reach = where.End // the batch's end at the latest: one range brings it in whole
+		}
 	} else {
 		l.counts.sequential.Add(1)
 	}
 	r := l.newReading(ctx, seg, x)
 	r.final = final
-	slice, end, err := r.slice(start, rd, sequential)
+	slice, end, err := r.slice(start, reach, rd, sequential)
 	if err != nil {
 		if sequential {
 			l.readers.put(tp, rd.Offset, reader)
@@ -136,14 +139,16 @@ func (l *Log) newReading(ctx context.Context, seg catalog.Segment, x *segmentobj
 }
 
 // slice returns the batches from the one that reaches past rd.Offset on, and the
-// position after them. The walk begins at start.
-func (r *reading) slice(start int64, rd partition.RemoteRead, sequential bool) (partition.RemoteSlice, int64, error) {
+// position after them. The walk begins at start. What lies before reach is
+// brought in with the first chunk, even where MaxBytes asks for less.
+func (r *reading) slice(start, reach int64, rd partition.RemoteRead, sequential bool) (partition.RemoteSlice, int64, error) {
 	chunk := r.log.cfg.ChunkBytes
 	chunks := int64(randomChunks)
 	if sequential {
 		chunks = sequentialChunks
 	}
-	if err := r.open(start, min(start+max(1, int64(rd.MaxBytes)), (start/chunk+chunks)*chunk)); err != nil {
+	to := max(reach, start+max(1, int64(rd.MaxBytes)))
+	if err := r.open(start, min(to, (start/chunk+chunks)*chunk)); err != nil {
 		return partition.RemoteSlice{}, 0, err
 	}
 	defer r.v.release()
