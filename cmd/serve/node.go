@@ -72,6 +72,7 @@ type Node struct {
 	handler   *api.Handler
 	lifecycle *lifecycle.Lifecycle
 	archiver  *archive.Archiver
+	offers    atomic.Pointer[archive.Archiver] // the same, once it runs: replicas start before it
 	sweeper   *sweep.Sweeper
 	metrics   *server.Metrics
 
@@ -131,7 +132,11 @@ func (n *Node) openDirectories(context.Context) (err error) {
 		Now: n.cfg.Now, Fatal: n.cfg.Failed,
 	})
 	if err != nil {
-		return &ExitError{Code: ExitDirectory, Err: err}
+		var dir *node.DirError
+		if errors.As(err, &dir) {
+			return &ExitError{Code: ExitDirectory, Err: err}
+		}
+		return &ExitError{Code: ExitConfig, Err: err}
 	}
 	n.onClose("metadata", func(context.Context) error { return n.meta.Close() })
 	n.dirs, err = replicas.OpenDirs(replicas.DirsConfig{FS: n.cfg.FS, Dirs: b.LogDirs, MetadataDir: b.MetadataLogDir, NodeID: cluster.BrokerID(b.NodeID)})
@@ -203,7 +208,9 @@ func (n *Node) startTier(ctx context.Context) error {
 	b, s := n.cfg.Broker, n.cfg.Broker.Store
 	n.store = n.cfg.Store
 	if n.store == nil {
-		guard := objstore.GuardConfig{Metrics: objstore.NewMetrics(n.registry), Logger: n.cfg.Logger}
+		guard := objstore.DefaultGuard()
+		guard.Metrics, guard.Logger = objstore.NewMetrics(n.registry), n.cfg.Logger
+		guard.Concurrency[objstore.VerbGet] = int(b.TierReaders)
 		store, err := drivers.OpenGuarded(ctx, drivers.Config{
 			URL: s.URL, Driver: s.Driver, Endpoint: s.Endpoint, Region: s.Region, PathStyle: s.PathStyle, AccessKeyID: s.AccessKeyID,
 			SecretAccessKey: s.SecretAccessKey, Checksum: s.Checksum, StorageClass: s.StorageClass, PartBytes: s.PartBytes,
@@ -229,6 +236,11 @@ func (n *Node) startReplicas(ctx context.Context) error {
 	n.replicas = replicas.New(replicas.Config{
 		FS: n.cfg.FS, Dirs: n.dirs, Broker: n.cfg.Broker, Watch: n.meta, Remote: plant(n.remote), Keeper: n.remote,
 		Now: n.cfg.Now, Logger: n.cfg.Logger, Hook: n.cfg.Hook,
+		OnOffer: func(tp cluster.TopicPartition) {
+			if a := n.offers.Load(); a != nil {
+				a.Wake(tp)
+			}
+		},
 	})
 	if err := n.replicas.Start(ctx); err != nil {
 		var dir *replicas.DirError
@@ -331,7 +343,10 @@ func (n *Node) register(ctx context.Context) error {
 		OfflineDirs: n.replicas.OfflineDirs, Logger: n.cfg.Logger,
 	})
 	n.onClose("registration", func(ctx context.Context) error {
-		err := n.lifecycle.Shutdown(ctx)
+		var err error
+		if b.ControlledShutdown {
+			err = n.lifecycle.Shutdown(ctx)
+		}
 		return errors.Join(err, n.lifecycle.Close())
 	})
 	if err := n.lifecycle.WaitPhase(ctx, lifecycle.Running); err != nil {
