@@ -102,10 +102,15 @@ func (l *Log) setEnd(end, flushed cluster.Offset) {
 	l.flushed.Store(min(l.flushed.Load(), int64(flushed)))
 }
 
-// removeBackwards removes segments from the last one, so that what is left at
-// any time is a prefix.
+// removeBackwards removes segments from the last one, each durably before the
+// next, so that what is left at any time, after a power loss too, is a prefix.
 func (l *Log) removeBackwards(row []*segment.Segment, due time.Time) error {
 	for i := len(row) - 1; i >= 0; i-- {
+		if i < len(row)-1 {
+			if err := l.config.FS.SyncDir(l.config.Dir); err != nil {
+				return err
+			}
+		}
 		if err := l.removeFiles(row[i], due); err != nil {
 			return err
 		}
