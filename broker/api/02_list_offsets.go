@@ -21,7 +21,8 @@ const lookupsAtOnce = 8
 // timestamp (-3), 8 the earliest local offset (-4), 9 the last tiered one (-5),
 // 10 a timeout, 11 the earliest not uploaded (-6).
 func (h *Handler) listOffsets(ctx context.Context, req *kmsg.ListOffsetsRequest) *kmsg.ListOffsetsResponse {
-	ctx, cancel := withTimeout(ctx, req.TimeoutMillis)
+	// Before version 10 the client cannot say how long it waits.
+	ctx, cancel := timeoutOr(ctx, req.TimeoutMillis, h.cfg.Broker.RemoteListTimeout)
 	defer cancel()
 	img := h.cfg.Cluster.Image()
 	resp := kmsg.NewPtrListOffsetsResponse()

@@ -1,9 +1,7 @@
 package api
 
 import (
-	"context"
 	"sync"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -185,7 +183,7 @@ func (h *Handler) createNow(name string) {
 		delete(h.create.names, name)
 		h.create.mu.Unlock()
 	}()
-	ctx, cancel := context.WithTimeout(h.ctx, 30*time.Second)
+	ctx, cancel := h.withTimeout(h.ctx, 0)
 	defer cancel()
 	res, err := submit[request.CreateTopicsResult](ctx, h, request.CreateTopics{
 		Topics: []request.NewTopic{{Name: name, Partitions: -1, Replication: -1}}})

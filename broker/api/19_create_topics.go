@@ -19,7 +19,7 @@ import (
 // Versions: 4 takes -1 for the defaults of counts, 5 answers with what the topic
 // has become, 7 with its id.
 func (h *Handler) createTopics(ctx context.Context, req *kmsg.CreateTopicsRequest) *kmsg.CreateTopicsResponse {
-	ctx, cancel := withTimeout(ctx, req.TimeoutMillis)
+	ctx, cancel := h.withTimeout(ctx, req.TimeoutMillis)
 	defer cancel()
 	resp := kmsg.NewPtrCreateTopicsResponse()
 	count := map[string]int{}

@@ -14,7 +14,7 @@ import (
 // Versions: up to 5 topics are named; 6 names each by name or id, and answers
 // with both.
 func (h *Handler) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsRequest) *kmsg.DeleteTopicsResponse {
-	ctx, cancel := withTimeout(ctx, req.TimeoutMillis)
+	ctx, cancel := h.withTimeout(ctx, req.TimeoutMillis)
 	defer cancel()
 	img := h.cfg.Cluster.Image()
 	resp := kmsg.NewPtrDeleteTopicsResponse()

@@ -11,7 +11,7 @@ import (
 // deleteRecords moves log start offsets forward. An answer means that the new
 // one is durable.
 func (h *Handler) deleteRecords(ctx context.Context, req *kmsg.DeleteRecordsRequest) *kmsg.DeleteRecordsResponse {
-	ctx, cancel := withTimeout(ctx, req.TimeoutMillis)
+	ctx, cancel := h.withTimeout(ctx, req.TimeoutMillis)
 	defer cancel()
 	img := h.cfg.Cluster.Image()
 	resp := kmsg.NewPtrDeleteRecordsResponse()

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -50,7 +49,7 @@ func (h *Handler) initProducerID(ctx context.Context, req *kmsg.InitProducerIDRe
 // newProducerID takes the next id. The lock is held while a block is asked for,
 // so that one request serves all who wait.
 func (h *Handler) newProducerID(ctx context.Context) (cluster.ProducerID, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := h.withTimeout(ctx, 0)
 	defer cancel()
 	h.ids.mu.Lock()
 	defer h.ids.mu.Unlock()

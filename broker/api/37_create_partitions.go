@@ -10,7 +10,7 @@ import (
 
 // createPartitions raises partition counts, each topic on its own.
 func (h *Handler) createPartitions(ctx context.Context, req *kmsg.CreatePartitionsRequest) *kmsg.CreatePartitionsResponse {
-	ctx, cancel := withTimeout(ctx, req.TimeoutMillis)
+	ctx, cancel := h.withTimeout(ctx, req.TimeoutMillis)
 	defer cancel()
 	resp := kmsg.NewPtrCreatePartitionsResponse()
 	count := map[string]int{}

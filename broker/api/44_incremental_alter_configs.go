@@ -43,7 +43,7 @@ func (h *Handler) incrementalAlterConfigs(ctx context.Context, req *kmsg.Increme
 	if len(asked) == 0 {
 		return resp
 	}
-	ctx, cancel := withTimeout(ctx, 0)
+	ctx, cancel := h.withTimeout(ctx, 0)
 	defer cancel()
 	for i, err := range h.outcomes(ctx, request.AlterConfigs{Resources: asked, ValidateOnly: req.ValidateOnly}, len(asked)) {
 		o := outcomeOf(err)

@@ -164,11 +164,19 @@ func respond(out *wire.Out, q *wire.Request, resp kmsg.Response) {
 	out.End()
 }
 
-// withTimeout bounds a request by the time that its client gives it.
-func withTimeout(ctx context.Context, ms int32) (context.Context, context.CancelFunc) {
+// withTimeout bounds a request by the time that its client gives it, else by
+// request.timeout.ms.
+func (h *Handler) withTimeout(ctx context.Context, ms int32) (context.Context, context.CancelFunc) {
+	return timeoutOr(ctx, ms, h.cfg.Broker.RequestTimeout)
+}
+
+func timeoutOr(ctx context.Context, ms int32, otherwise time.Duration) (context.Context, context.CancelFunc) {
 	const longest = 10 * time.Minute
 	d := time.Duration(ms) * time.Millisecond
 	if d <= 0 || d > longest {
+		d = otherwise
+	}
+	if d <= 0 {
 		d = 30 * time.Second
 	}
 	return context.WithTimeout(ctx, d)

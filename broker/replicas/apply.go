@@ -152,7 +152,7 @@ func (m *Manager) hostReplicas(img *image.Image, all []wanted) {
 		}
 	}
 	var failed sync.Map
-	m.parallel(len(all), func(i int) {
+	parallel(len(all), openersMax, func(i int) {
 		if err := m.host(img, all[i]); err != nil && m.ctx.Err() == nil {
 			m.cfg.Logger.Warn("replica cannot take its role yet", "topic", all[i].topic.Name, "partition", all[i].tp.Partition, "err", err)
 			failed.Store(all[i].tp, struct{}{})
@@ -164,8 +164,8 @@ func (m *Manager) hostReplicas(img *image.Image, all []wanted) {
 	})
 }
 
-// parallel calls fn for 0 to n-1 from a bounded number of goroutines and waits.
-func (m *Manager) parallel(n int, fn func(int)) {
+// parallel calls fn for 0 to n-1 from at most atOnce goroutines and waits.
+func parallel(n, atOnce int, fn func(int)) {
 	if n <= 1 {
 		for i := range n {
 			fn(i)
@@ -173,7 +173,7 @@ func (m *Manager) parallel(n int, fn func(int)) {
 		return
 	}
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, openersMax)
+	slots := make(chan struct{}, max(1, atOnce))
 	for i := range n {
 		slots <- struct{}{}
 		wg.Go(func() {
@@ -276,7 +276,7 @@ func (m *Manager) openReplica(settings config.Topic, f folder, made bool) *repli
 		r.p = partition.New(partition.Config{
 			TopicPartition: tp, Topic: f.key.topic, Self: m.self, Settings: settings, Log: log, HighWatermark: mark,
 			Remote: m.cfg.Remote, Keeper: m.cfg.Keeper, Checkpoint: m, FlushSlots: f.dir.slots, DiskFull: f.dir.full.Load,
-			OnOffline: func(err error) { m.inbox.failed(tp, err) }, Now: m.cfg.Now, Logger: m.cfg.Logger,
+			OnOffline: func(err error) { m.inbox.failed(tp, err) }, OnOffer: func() { m.cfg.OnOffer(tp) }, Now: m.cfg.Now, Logger: m.cfg.Logger,
 		})
 	}
 	if !made { // else chooseDir has counted it

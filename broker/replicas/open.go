@@ -36,7 +36,7 @@ func (m *Manager) openAll(ctx context.Context) error {
 			m.unknown = append(m.unknown, f)
 		}
 	}
-	m.parallel(len(hosted), func(i int) {
+	parallel(len(hosted), int(m.cfg.Broker.RecoveryThreads)*len(m.cfg.Dirs.dirs), func(i int) {
 		if ctx.Err() != nil || m.ctx.Err() != nil {
 			return
 		}

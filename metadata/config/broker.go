@@ -36,14 +36,12 @@ type Broker struct {
 	SessionTimeout               time.Duration
 	RegistrationTimeout          time.Duration
 	ProducerIDExpiration         time.Duration
-	ProducerIDCheckEvery         time.Duration
 	RetentionCheckEvery          time.Duration // log.retention.check.interval.ms
 	InitialTaskDelay             time.Duration // log.initial.task.delay.ms
 	RecoveryThreads              int32         // a log dir
 	RecoveryCheckpointEvery      time.Duration // log.flush.offset.checkpoint.interval.ms
 	LogStartCheckpointEvery      time.Duration
 	HighWatermarkCheckpointEvery time.Duration
-	ReplicaLagMax                time.Duration
 	DiskReservedBytes            int64
 
 	SocketReceiveBytes    int32 // -1: the system's
@@ -52,8 +50,6 @@ type Broker struct {
 	ConnectionsMaxIdle    time.Duration
 	MaxConnections        int32
 	MaxConnectionsPerIP   int32
-	QueuedMaxRequests     int32
-	QueuedMaxRequestBytes int64 // Unlimited for -1
 	FetchMaxBytes         int32
 	RequestTimeout        time.Duration
 
@@ -66,9 +62,6 @@ type Broker struct {
 	TierTaskEvery      time.Duration // remote.log.manager.task.interval.ms
 	TierCopiers        int32
 	TierReaders        int32
-	TierReaderQueue    int32
-	TierExpirers       int32
-	RemoteFetchWaitMax time.Duration
 	RemoteListTimeout  time.Duration
 	TierUploadDeadline time.Duration
 	TierManifestEvery  time.Duration

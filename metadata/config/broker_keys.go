@@ -47,20 +47,24 @@ func brokerKeys() []Key {
 		def("replica.high.watermark.checkpoint.interval.ms", Long, "5000", atLeast(1), "How often high watermarks are written."),
 		clusterWide(def("log.flush.scheduler.interval.ms", Long, maxInt64, atLeast(0), "Default of flush.ms where log.flush.interval.ms is not set.")),
 		def("producer.id.expiration.ms", Int, "86400000", atLeast(1), "How long an idle producer's sequence is remembered."),
-		internal(def("producer.id.expiration.check.interval.ms", Int, "600000", atLeast(1), "How often idle producers are forgotten.")),
-		def("replica.lag.time.max.ms", Long, "30000", atLeast(1), "How long a follower may lag before it leaves the in-sync replicas."),
+		internal(def("producer.id.expiration.check.interval.ms", Int, "600000", atLeast(1), "How often idle producers are forgotten.").
+			ignored("idle producers are forgotten within a second of their expiration")),
+		def("replica.lag.time.max.ms", Long, "30000", atLeast(1), "How long a follower may lag before it leaves the in-sync replicas.").
+			ignored("a partition has one replica, there are no followers yet"),
 		def("socket.send.buffer.bytes", Int, "102400", atLeast(-1), "Send buffer of a connection; -1: the system's."),
 		def("socket.receive.buffer.bytes", Int, "102400", atLeast(-1), "Receive buffer of a connection; -1: the system's."),
 		def("socket.request.max.bytes", Int, "104857600", atLeast(1), "The largest request that is read."),
 		def("connections.max.idle.ms", Long, "600000", nil, "How long an idle connection stays open; negative: for ever."),
 		def("max.connections", Int, "2147483647", atLeast(0), "Connections of the broker."),
 		def("max.connections.per.ip", Int, "2147483647", atLeast(0), "Connections of one address."),
-		def("queued.max.requests", Int, "500", atLeast(1), "Requests in progress on the broker."),
-		def("queued.max.request.bytes", Long, "-1", nil, "Bytes of requests in progress; -1: no limit."),
+		def("queued.max.requests", Int, "500", atLeast(1), "Requests in progress on the broker.").
+			ignored("requests in progress are bounded for each connection: 256"),
+		def("queued.max.request.bytes", Long, "-1", nil, "Bytes of requests in progress; -1: no limit.").
+			ignored("bytes of requests in progress are bounded for each connection: 128 MiB"),
 		def("fetch.max.bytes", Int, "57671680", atLeast(1024), "The most that one fetch returns."),
 		def("max.incremental.fetch.session.cache.slots", Int, "1000", atLeast(0), "Fetch sessions that are kept.").
 			ignored("fetch sessions are declined, every fetch is a full one"),
-		def("request.timeout.ms", Int, "30000", atLeast(1), "How long a request between brokers may take."),
+		def("request.timeout.ms", Int, "30000", atLeast(1), "How long the controller may take where the client does not say how long it waits."),
 		def("disk.reserved.bytes", Long, "268435456", atLeast(0),
 			"Free bytes of a log or metadata directory below which produce is refused with a retriable error.").ours(),
 	}, topicDefaults()...)
@@ -126,7 +130,7 @@ func storeKeys() []Key {
 	return []Key{
 		null("remote.store.url", String, nil,
 			"Where sealed segments go: file:///DIR, s3://BUCKET/PREFIX or mem:. Not set: a directory under ./data/tier.").ours(),
-		def("remote.store.driver", String, "aws", oneOf{"aws", "minio"}, "Client library for s3 URLs.").ours(),
+		def("remote.store.driver", String, "aws", oneOf{"aws", "minio"}, "Client library for s3 URLs. minio is refused until it is built in; aws speaks to MinIO as well.").ours(),
 		null("remote.store.endpoint", String, nil, "Endpoint of an S3-compatible store; not set: AWS.").ours(),
 		null("remote.store.region", String, nil, "Region of the bucket.").ours(),
 		def("remote.store.path.style", Bool, "false", nil, "Whether the bucket is named in the path and not in the host name.").ours(),
@@ -149,10 +153,13 @@ func storeKeys() []Key {
 			"Whether new topics that do not say and are not compacted are tiered. Not set: true where remote.store.url is set.").ours(),
 		def("remote.log.manager.task.interval.ms", Long, "30000", atLeast(1), "How often sealed segments are looked for."),
 		def("remote.log.manager.copier.thread.pool.size", Int, "10", atLeast(1), "Uploads at once."),
-		def("remote.log.manager.expiration.thread.pool.size", Int, "10", atLeast(1), "Deletions at once."),
-		def("remote.log.reader.threads", Int, "10", atLeast(1), "Reads from the store at once."),
-		def("remote.log.reader.max.pending.tasks", Int, "100", atLeast(1), "Reads that may wait for the store."),
-		def("remote.fetch.max.wait.ms", Int, "500", atLeast(1), "How long a fetch waits for remote data at most."),
-		def("remote.list.offsets.request.timeout.ms", Long, "30000", atLeast(1), "How long a lookup of a remote offset may take."),
+		def("remote.log.manager.expiration.thread.pool.size", Int, "10", atLeast(1), "Deletions at once.").
+			ignored("objects are deleted by one worker, many with one request"),
+		def("remote.log.reader.threads", Int, "32", atLeast(1), "Ranges that are read from the store at once."),
+		def("remote.log.reader.max.pending.tasks", Int, "100", atLeast(1), "Reads that may wait for the store.").
+			ignored("what waits is bounded by the requests in progress of each connection"),
+		def("remote.fetch.max.wait.ms", Int, "500", atLeast(1), "How long a fetch waits for remote data at most.").
+			ignored("a fetch waits for remote data as long as its client says (fetch.max.wait.ms)"),
+		def("remote.list.offsets.request.timeout.ms", Long, "30000", atLeast(1), "How long a lookup of an offset may take where the client does not say."),
 	}
 }

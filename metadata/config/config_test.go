@@ -43,7 +43,7 @@ func TestKafkaKeysAreKnown(t *testing.T) {
 		"node.id": true, "broker.id": true, "process.roles": true, "controller.quorum.voters": true,
 		"log.dir": true, "log.dirs": true, "metadata.log.dir": true, "listeners": true,
 		"listener.security.protocol.map": true, "log.local.retention.bytes": true,
-		"controller.listener.names": true,
+		"controller.listener.names": true, "remote.log.reader.threads": true,
 	}
 	forLines(t, "testdata/kafka_keys.txt", func(f []string) {
 		scope, name, typ, dflt := f[0], f[1], f[2], f[3]
