@@ -25,6 +25,8 @@ type (
 		Cache      cacheStatus     `json:"cache"`
 		Partitions []tierPartition `json:"partitions"`
 		Deleting   []string        `json:"deleting"` // ids of deleted topics that still have objects
+		// DeletionErrors say, with the topic's name, what keeps them.
+		DeletionErrors []string `json:"deletionErrors,omitempty"`
 	}
 	storeStatus struct {
 		OK        bool   `json:"ok"`
@@ -94,6 +96,7 @@ func (n *Node) serveTierStatus(w http.ResponseWriter, r *http.Request) {
 	status.Store = storeStatus{OK: store.OK, URL: n.cfg.Broker.Store.URL, LastError: store.LastError}
 	cache := n.cache.Stats()
 	status.Cache = cacheStatus{Bytes: cache.Bytes, LimitBytes: cache.LimitBytes}
+	sweeping := n.sweeper.Status().LastErrors
 	uploads := map[cluster.TopicPartition]archive.PartitionStatus{}
 	for _, u := range n.archiver.Status() {
 		uploads[u.Partition] = u
@@ -116,6 +119,7 @@ func (n *Node) serveTierStatus(w http.ResponseWriter, r *http.Request) {
 				t.OldestPendingSeconds = max(0, now.Sub(u.OldestPending).Seconds())
 			}
 		}
+		t.LastError = join(t.LastError, sweeping[s.Partition])
 		status.Partitions = append(status.Partitions, t)
 	}
 	slices.SortFunc(status.Partitions, func(a, b tierPartition) int {
@@ -126,8 +130,20 @@ func (n *Node) serveTierStatus(w http.ResponseWriter, r *http.Request) {
 	})
 	for _, d := range n.meta.Catalog().DeletedTopics() {
 		status.Deleting = append(status.Deleting, d.Topic.String())
+		deletion := cluster.TopicPartition{Topic: d.Topic, Partition: -1}
+		if why := sweeping[deletion]; why != "" {
+			status.DeletionErrors = append(status.DeletionErrors, d.Name+": "+why)
+		}
 	}
 	answer(w, status)
+}
+
+// join is both messages, or the one that there is.
+func join(a, b string) string {
+	if a == "" || b == "" || a == b {
+		return a + strings.TrimPrefix(b, a)
+	}
+	return a + "; " + b
 }
 
 // wanted tells whether a request is about a topic; without ?topic= it is about
