@@ -207,7 +207,7 @@ func (m *Manager) plan(r *replica) (cleaner.Plan, partition.Status) {
 	s := r.p.Status() // takes RemoteEndOffset before the segments
 	state := cleaner.State{
 		Now: m.cfg.Now(), Leading: s.Leading, Tiered: s.Remote, LogStart: s.LogStartOffset,
-		HighWatermark: s.HighWatermark, RemoteEnd: s.RemoteEndOffset, DiskPressure: r.dir.pressed.Load(),
+		HighWatermark: s.HighWatermark, RemoteEnd: s.RemoteEndOffset, DiskPressure: r.dir.pressed.Load() && s.Tiered,
 	}
 	for _, segment := range s.Segments {
 		state.Segments = append(state.Segments, cleaner.Segment{
@@ -218,12 +218,14 @@ func (m *Manager) plan(r *replica) (cleaner.Plan, partition.Status) {
 	return cleaner.Pass(state, Limits(r.p.Settings())), s
 }
 
-// Limits are the retention limits that follow from a topic's configuration.
+// Limits are the retention limits that follow from a topic's configuration. Where
+// the tier is off there is no local limit, whatever is left in the tier.
 func Limits(t config.Topic) cleaner.Limits {
-	return cleaner.Limits{
-		Delete: t.CleanupPolicy.Delete(), Age: t.RetentionTime, Bytes: t.RetentionBytes,
-		LocalAge: t.LocalRetentionTime, LocalBytes: t.LocalRetentionBytes,
+	l := cleaner.Limits{Delete: t.CleanupPolicy.Delete(), Age: t.RetentionTime, Bytes: t.RetentionBytes, LocalAge: -1, LocalBytes: -1}
+	if t.Tiered {
+		l.LocalAge, l.LocalBytes = t.LocalRetentionTime, t.LocalRetentionBytes
 	}
+	return l
 }
 
 // Outlook is what retention will do to a replica.

@@ -53,10 +53,29 @@ func decide(s situation) (action, error) {
 	for _, segment := range s.offered[1:] {
 		later += segment.Bytes
 	}
-	if s.expired(first, later) {
+	if s.expired(first, later) || s.waits(first, later) {
 		return nothing, nil
 	}
 	return upload, nil
+}
+
+// waits tells whether the segment's upload is put off (remote.copy.lag): until
+// it is old enough, or enough of the log follows it, whatever comes first, and
+// at the latest until local retention wants it gone. later is the size of the
+// log after it.
+func (s situation) waits(segment locallog.SegmentInfo, later int64) bool {
+	lag, bytes := s.settings.TierCopyLag, s.settings.TierCopyLagBytes
+	if lag == 0 || bytes == 0 {
+		return false
+	}
+	if bytes > 0 && later >= bytes || later >= s.settings.LocalRetentionBytes {
+		return false
+	}
+	written := segment.Modified
+	if stamp := segment.MaxTimestamp; stamp >= 0 && (written.IsZero() || time.UnixMilli(stamp).Before(written)) {
+		written = time.UnixMilli(stamp)
+	}
+	return s.now.Sub(written) < min(lag, s.settings.LocalRetentionTime)
 }
 
 // expired tells whether total retention removes the segment with everything

@@ -76,6 +76,11 @@ func (s *Sweeper) retain(ctx context.Context, r Replica) error {
 	}
 	start, future, err := expire(h)
 	s.counts.futureStamped.Add(int64(future))
+	if h.settings.TierDeleteAllowed && !h.settings.Tiered {
+		// The tier was turned off with what it holds: only what is local too
+		// remains, until total retention removes it.
+		start = max(start, min(r.Status().LocalLogStartOffset, sum.RemoteEnd))
+	}
 	if err != nil || start <= sum.LogStart {
 		return err
 	}

@@ -294,6 +294,32 @@ func TestRetention(t *testing.T) {
 	}
 }
 
+// The tier turned off with remote.log.delete.on.disable: what is only remote goes
+// at once, what is local too stays readable.
+func TestTierTurnedOffWithItsData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		r := w.replicas[0]
+		for range 6 {
+			r.AddSegment(20, 100)
+		}
+		w.start()
+		w.pass(5 * time.Second)
+		require.Len(t, w.live(r), 6)
+		r.DropLocal(r.Segments()[4].Base)
+		local := r.Status().LocalLogStartOffset
+		r.Change(func(s *config.Topic) { s.Tiered = false })
+		w.pass(2 * time.Second)
+		require.Len(t, w.live(r), 6, "without permission nothing is deleted")
+		r.Change(func(s *config.Topic) { s.TierDeleteAllowed = true })
+		w.pass(2 * time.Second)
+		require.Equal(t, local, r.LogStartOffset())
+		require.Len(t, w.live(r), 2)
+		w.pass(30 * time.Second)
+		require.Len(t, w.keys(manifest.SegmentSuffix), 2)
+	})
+}
+
 // RT-01: one record stamped far in the future does not keep a topic for ever.
 func TestFutureTimestamps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -148,6 +149,14 @@ func (r *Replica) SetStart(o cluster.Offset) { r.set(func() { r.start = o }) }
 // Change changes the settings.
 func (r *Replica) Change(f func(*config.Topic)) { r.set(func() { f(&r.settings) }) }
 
+// DropLocal removes the segments that end at or below an offset from the local
+// log.
+func (r *Replica) DropLocal(below cluster.Offset) {
+	r.set(func() {
+		r.segments = slices.DeleteFunc(slices.Clone(r.segments), func(s *Segment) bool { return s.Next <= below })
+	})
+}
+
 func (r *Replica) set(f func()) {
 	r.mu.Lock()
 	f()
@@ -271,6 +280,10 @@ func (r *Replica) Status() partition.Status {
 		Topic: r.Name, Partition: r.TP, LeaderEpoch: r.epoch, Leading: r.leading, Tiered: r.settings.Tiered, Remote: true,
 		LogStartOffset: r.start, RemoteEndOffset: max(sum.RemoteEnd, r.start), LastStableOffset: r.stable,
 		HighWatermark: r.stable, FlushedOffset: r.stable, LogEndOffset: r.endLocked(),
+	}
+	s.LocalLogStartOffset = s.LogEndOffset
+	if len(r.segments) > 0 {
+		s.LocalLogStartOffset = r.segments[0].Base
 	}
 	for _, seg := range r.segments {
 		s.Segments = append(s.Segments, seg.SegmentInfo)
