@@ -126,6 +126,9 @@ func (p *Partition) runFlusher() {
 	for {
 		err := p.flushOnce()
 		p.advance()
+		if err == nil {
+			p.offer()
+		}
 		p.mu.Lock()
 		more := !p.mu.flush.empty() || flushed(p.settings.Load()) && p.log.FlushedOffset() < p.log.EndOffset()
 		if err != nil || p.mu.closed || !more {
@@ -134,6 +137,18 @@ func (p *Partition) runFlusher() {
 			return
 		}
 		p.mu.Unlock()
+	}
+}
+
+// offer tells, once a sealed segment, that it is flushed and may leave for the
+// tier.
+func (p *Partition) offer() {
+	base := p.log.ActiveBase()
+	if p.cfg.OnOffer == nil || p.log.FlushedOffset() < base || !p.settings.Load().Tiered {
+		return
+	}
+	if p.offered.Swap(int64(base)) != int64(base) {
+		p.cfg.OnOffer()
 	}
 }
 

@@ -40,6 +40,9 @@ type Config struct {
 	// OnOffline is told once why the replica went offline. It must not block
 	// and must not call back.
 	OnOffline func(error)
+	// OnOffer is told, after a segment was sealed, that Archivable may offer
+	// it: what it holds is flushed. It must not block. Nil: nobody.
+	OnOffer func()
 	// Now is the clock; nil: time.Now.
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -55,6 +58,7 @@ type Partition struct {
 	role     atomic.Pointer[role]
 	settings atomic.Pointer[config.Topic]
 	offline  atomic.Pointer[offlineError]
+	offered  atomic.Int64 // base offset of the active segment when OnOffer was last called
 
 	// Bounds, for readers without a lock: written under mu, highWatermark
 	// before lastStable, and read in the other order (P1).

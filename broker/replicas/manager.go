@@ -32,6 +32,9 @@ type Config struct {
 	Handles *disk.HandleCache
 	Now     func() time.Time // nil: time.Now
 	Logger  *slog.Logger     // nil: none
+	// OnOffer is told of partitions that have a sealed segment to offer to the
+	// tier, after it was flushed. It must not block. Nil: nobody.
+	OnOffer func(tp cluster.TopicPartition)
 	// Hook is told of named steps while they are half done (locallog's Step
 	// names, StepTopicDeletion, StepStartupRecovery). Nil in production.
 	Hook func(step string)
@@ -56,7 +59,7 @@ const (
 	handlesMax = 1024
 	// flushesMax bounds the syncs of one directory that run at once.
 	flushesMax = 8
-	// openersMax bounds the logs that are opened at once.
+	// openersMax bounds the logs that are created, or closed, at once.
 	openersMax = 8
 )
 
@@ -107,6 +110,9 @@ type replica struct {
 func New(cfg Config) *Manager {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.OnOffer == nil {
+		cfg.OnOffer = func(cluster.TopicPartition) {}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

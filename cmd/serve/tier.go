@@ -24,6 +24,7 @@ func (n *Node) startArchive(context.Context) error {
 	})
 	n.registry.MustRegister(n.archiver.Collectors()...)
 	n.archiver.Start()
+	n.offers.Store(n.archiver)
 	n.onClose("archive", func(context.Context) error { return n.archiver.Close() })
 	n.sweeper = sweep.New(sweep.Config{
 		Store: n.store, Ownership: n.ownership, Submitter: n.meta, Catalog: n.meta.Catalog(),
