@@ -41,6 +41,7 @@ bench: ## Go benchmarks of the hot path
 	$(GO) test -run '^$$' -bench . -benchmem ./broker/... ./tiering/... ./metadata/...
 
 docs: build ## write the generated reference pages
+	./$(BIN) docs apis > docs/apis.md
 	./$(BIN) docs config > docs/configuration.md
 	./$(BIN) docs metrics > docs/metrics.md
 

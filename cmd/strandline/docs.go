@@ -5,25 +5,36 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"strandline/broker/wire"
 	"strandline/cmd/serve"
 	"strandline/metadata/config"
 )
 
-// newDocs prints the reference pages that are generated from the code; make
-// docs writes them, and a test compares.
+// docsPage is a reference page that is generated from the code.
+type docsPage struct {
+	name, file string
+	text       func() (string, error)
+}
+
+// docsPages are all of them; make docs writes them, and a test compares.
+func docsPages() []docsPage {
+	return []docsPage{
+		{"apis", "docs/apis.md", func() (string, error) { return wire.Reference(), nil }},
+		{"config", "docs/configuration.md", func() (string, error) { return config.Reference(), nil }},
+		{"metrics", "docs/metrics.md", serve.MetricsReference},
+	}
+}
+
 func newDocs() *cobra.Command {
 	cmd := &cobra.Command{Use: "docs", Short: "Print generated reference pages", Hidden: true}
-	cmd.AddCommand(
-		&cobra.Command{Use: "config", Short: "docs/configuration.md", Args: exactArgs(0, "no argument"), RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Print(config.Reference())
-			return err
-		}},
-		&cobra.Command{Use: "metrics", Short: "docs/metrics.md", Args: exactArgs(0, "no argument"), RunE: func(*cobra.Command, []string) error {
-			page, err := serve.MetricsReference()
+	for _, p := range docsPages() {
+		cmd.AddCommand(&cobra.Command{Use: p.name, Short: p.file, Args: exactArgs(0, "no argument"), RunE: func(*cobra.Command, []string) error {
+			text, err := p.text()
 			if err == nil {
-				_, err = fmt.Print(page)
+				_, err = fmt.Print(text)
 			}
 			return err
 		}})
+	}
 	return cmd
 }
