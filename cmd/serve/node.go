@@ -222,7 +222,12 @@ func (n *Node) startTier(ctx context.Context) error {
 		n.store = store
 	}
 	n.onClose("object store", func(context.Context) error { return n.store.Close() })
-	n.ownership = manifest.NewOwnership(manifest.OwnershipConfig{Store: n.store, ClusterID: n.meta.ClusterID()})
+	n.ownership = manifest.NewOwnership(manifest.OwnershipConfig{
+		Store: n.store, ClusterID: n.meta.ClusterID(), Logger: n.cfg.Logger, Expected: n.expectedLocation,
+	})
+	if err := n.checkStore(ctx); err != nil {
+		return err
+	}
 	n.remote = remotelog.New(remotelog.Config{
 		Store: n.store, Catalog: n.meta.Catalog(), Submitter: n.meta, Cache: n.cache, ChunkBytes: b.Cache.ChunkBytes,
 		Location: n.ownership.Location, Logger: n.cfg.Logger,

@@ -292,6 +292,38 @@ func TestOwnership(t *testing.T) {
 	})
 }
 
+// A store that someone emptied is the same location as before, to a running
+// broker and to one that starts with a catalog.
+func TestEmptiedStoreIsClaimedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		store := mem.New()
+		empty := func() {
+			for info, err := range store.List(ctx, "", "") {
+				require.NoError(t, err)
+				require.NoError(t, store.Delete(ctx, info.Key))
+			}
+		}
+		o := NewOwnership(OwnershipConfig{Store: store, ClusterID: "ours"})
+		before, err := o.Check(ctx)
+		require.NoError(t, err)
+		empty()
+		time.Sleep(31 * time.Second) // on the fake clock
+		after, err := o.Check(ctx)
+		require.NoError(t, err)
+		require.Equal(t, before, after)
+		empty()
+		restarted := NewOwnership(OwnershipConfig{Store: store, ClusterID: "ours", Expected: func() string { return before.Location }})
+		after, err = restarted.Check(ctx)
+		require.NoError(t, err)
+		require.Equal(t, before, after)
+		owner, found, err := restarted.Peek(ctx, time.Second)
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, before.Location, owner.LocationID)
+	})
+}
+
 func TestClaimsRace(t *testing.T) {
 	store := mem.New()
 	results := make(chan error, 8)

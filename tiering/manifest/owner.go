@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,6 +50,11 @@ func DecodeOwner(key string, b []byte) (Owner, error) {
 type OwnershipConfig struct {
 	Store     objstore.Store
 	ClusterID string
+	// Expected is the location id of the segments that the catalog holds, ""
+	// where it holds none. A store without an owner object is then the emptied
+	// one, and is claimed under that id again. Nil: none are expected.
+	Expected func() string
+	Logger   *slog.Logger // nil: none
 	// ValidFor is how long a check counts. Default 30 seconds.
 	ValidFor time.Duration
 }
@@ -68,6 +74,12 @@ type Ownership struct {
 func NewOwnership(cfg OwnershipConfig) *Ownership {
 	if cfg.ValidFor <= 0 {
 		cfg.ValidFor = 30 * time.Second
+	}
+	if cfg.Expected == nil {
+		cfg.Expected = func() string { return "" }
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Ownership{cfg: cfg, turn: make(chan struct{}, 1)}
 }
@@ -128,7 +140,7 @@ func (o *Ownership) look(ctx context.Context) (Owner, error) {
 			return Owner{}, err
 		}
 		if key == "" {
-			err := o.Claim(ctx, Owner{LocationID: cluster.NewUUID().String(), Generation: 1})
+			err := o.Claim(ctx, o.claim())
 			if err != nil && (attempt > 0 || !errors.Is(err, objstore.ErrExists)) {
 				return Owner{}, err
 			}
@@ -140,6 +152,42 @@ func (o *Ownership) look(ctx context.Context) (Owner, error) {
 		}
 		return DecodeOwner(key, b)
 	}
+}
+
+// claim is what to claim a store as that nobody owns: as what it was, where its
+// owner object is lost.
+func (o *Ownership) claim() Owner {
+	o.mu.Lock()
+	before := o.owner
+	o.mu.Unlock()
+	claim := Owner{LocationID: before.LocationID, Generation: max(1, before.Generation)}
+	if claim.LocationID == "" {
+		claim.LocationID = o.cfg.Expected()
+	}
+	if claim.LocationID == "" {
+		claim.LocationID = cluster.NewUUID().String()
+		return claim
+	}
+	o.cfg.Logger.Error("the store has lost the object that says whose it is, and perhaps more: someone emptied it, or part of it; it is claimed again",
+		"store", o.cfg.Store.Location(), "location", claim.LocationID, "remedy", "restore the bucket from a copy; segments that are missing cannot be read")
+	return claim
+}
+
+// Peek reads who owns the store, without claiming it; found is false where nobody
+// does. It waits no longer than limit.
+func (o *Ownership) Peek(ctx context.Context, limit time.Duration) (owner Owner, found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	key, err := o.last(ctx)
+	if err != nil || key == "" {
+		return Owner{}, false, err
+	}
+	b, err := objstore.ReadAll(ctx, o.cfg.Store, key, ownerBytesMax)
+	if err != nil {
+		return Owner{}, false, err
+	}
+	owner, err = DecodeOwner(key, b)
+	return owner, err == nil, err
 }
 
 func (o *Ownership) last(ctx context.Context) (string, error) {
