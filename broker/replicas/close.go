@@ -80,9 +80,9 @@ func (m *Manager) closeLogs(ctx context.Context) map[*dir]bool {
 func (m *Manager) attest(d *dir) error {
 	for _, r := range m.replicas() {
 		if r.dir == d {
-			d.recovery.raise(r.key, r.p.FlushedOffset())
-			d.starts.raise(r.key, r.p.LogStartOffset())
-			d.marks.raise(r.key, r.p.HighWatermark())
+			m.raise(&d.recovery, r, r.p.FlushedOffset())
+			m.raise(&d.starts, r, r.p.LogStartOffset())
+			m.raise(&d.marks, r, r.p.HighWatermark())
 		}
 	}
 	for _, file := range d.checkpoints() {

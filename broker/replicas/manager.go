@@ -291,7 +291,11 @@ func (m *Manager) Persist(_ context.Context, tp cluster.TopicPartition, offset c
 	if r == nil {
 		return fmt.Errorf("%s: %w", tp, ErrUnknownPartition)
 	}
-	return r.dir.starts.write(r.dir.starts.raise(r.key, offset))
+	change, ok := m.raise(&r.dir.starts, r, offset)
+	if !ok {
+		return fmt.Errorf("%s: %w", tp, ErrUnknownPartition)
+	}
+	return r.dir.starts.write(change)
 }
 
 // settings returns a topic's effective configuration here.

@@ -115,16 +115,22 @@ func (f *offsetFile) get(k folderKey) (cluster.Offset, bool) {
 	return o, ok
 }
 
-// raise enters an offset; a lower one than the present one is ignored. It
-// returns the change that a write must cover.
-func (f *offsetFile) raise(k folderKey, o cluster.Offset) uint64 {
+// raise enters an offset of a replica that is hosted; a lower one than the
+// present one is ignored. It returns the change that a write must cover. One that
+// was deleted meanwhile is left out (false): its entry would be taken for that of
+// a partition made later under the same name. Whoever deletes one takes it from
+// the hosted ones before it calls keep.
+func (f *offsetFile) raise(k folderKey, o cluster.Offset, hosted func() bool) (change uint64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if !hosted() {
+		return 0, false
+	}
 	if old, ok := f.offsets[k]; !ok || o > old {
 		f.offsets[k] = o
 		f.changes++
 	}
-	return f.changes
+	return f.changes, true
 }
 
 // keep removes every entry that fn does not keep.

@@ -274,11 +274,16 @@ var (
 	highWatermarks = checkpointed{func(d *dir) *offsetFile { return &d.marks }, (*partition.Partition).HighWatermark}
 )
 
+// raise enters a replica's offset into a file while the replica is hosted.
+func (m *Manager) raise(f *offsetFile, r *replica, o cluster.Offset) (change uint64, ok bool) {
+	return f.raise(r.key, o, func() bool { return m.lookup(r.tp()) == r })
+}
+
 // checkpoint writes one kind of file in every directory where it changed.
 func (m *Manager) checkpoint(c checkpointed) {
 	for _, r := range m.replicas() {
 		if r.p != nil && r.dir.offlineErr() == nil {
-			c.file(r.dir).raise(r.key, c.offset(r.p))
+			m.raise(c.file(r.dir), r, c.offset(r.p))
 		}
 	}
 	for _, d := range m.cfg.Dirs.dirs {
