@@ -110,6 +110,7 @@ func (p *Partition) examine(req AppendRequest, settings *config.Topic) error {
 	}
 	decoder := decoders.Get().(*recordbatch.Decoder)
 	defer decoders.Put(decoder)
+	decoder.SetLimit(int(settings.MaxDecompressedBytes))
 	for rest, n := req.Records, 0; ; n++ {
 		if len(rest) == 0 && n > 0 {
 			break

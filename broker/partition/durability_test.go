@@ -14,6 +14,7 @@ import (
 	"strandline/broker/locallog"
 	"strandline/broker/recordbatch"
 	"strandline/metadata/cluster"
+	"strandline/metadata/config"
 	"strandline/metadata/disk"
 )
 
@@ -277,4 +278,18 @@ func TestDecompressionBombStaysOnline(t *testing.T) {
 	_, err := f.p.ListOffset(context.Background(), ListOffsetRequest{Timestamp: startTime.UnixMilli(), Replica: cluster.NoBroker, CurrentLeaderEpoch: cluster.NoLeaderEpoch})
 	require.ErrorIs(t, err, ErrCorruptBatch)
 	f.append(f.batch(1))
+}
+
+func TestBatchesThatGrowTooMuchAreRefused(t *testing.T) {
+	b := recordbatch.NewBuilder(recordbatch.Options{Codec: recordbatch.Zstd})
+	b.Add(startTime.UnixMilli(), []byte("k"), make([]byte, 100_000))
+	settings := testSettings()
+	settings.CleanupPolicy = config.CleanupCompact // the keys must be looked at
+	settings.MaxDecompressedBytes = 101_000
+	f := leadAlone(t, settings)
+	f.append(b.Build())
+	settings.MaxDecompressedBytes = 99_000
+	f = leadAlone(t, settings)
+	_, err := f.try(b.Build(), -1)
+	require.ErrorIs(t, err, ErrInvalidRecord)
 }

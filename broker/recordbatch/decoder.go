@@ -28,6 +28,10 @@ type Decoder struct {
 // (B4).
 func NewDecoder(bytesMax int) *Decoder { return &Decoder{bytesMax: bytesMax} }
 
+// SetLimit makes the batches to come decompress to at most bytesMax where it is
+// above 0, and never to more than DecodedBytesMax.
+func (d *Decoder) SetLimit(bytesMax int) { d.bytesMax = min(bytesMax, DecodedBytesMax) }
+
 // Payload is the decompressed records of a batch: a view of the batch where it
 // is not compressed, else of the decoder's buffer.
 func (d *Decoder) Payload(b Batch) ([]byte, error) {

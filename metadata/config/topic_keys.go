@@ -90,7 +90,7 @@ func topicKeys() []Key {
 		def("max.compaction.lag.ms", Long, maxInt64, atLeast(1), "The longest time that a record may stay uncompacted.").
 			synonyms("log.cleaner.max.compaction.lag.ms").ignored(noCompaction),
 		def("max.decompressed.message.bytes", Int, "2147483639", within{1, 2147483639},
-			"The most that a batch may decompress to where the broker has to look inside.").
+			"The most that a batch may decompress to where the broker has to look inside; 134217728 at most, whatever is set.").
 			synonyms("max.decompressed.message.bytes"),
 		def("max.message.bytes", Int, "1048588", atLeast(0), "The largest batch that is accepted, after compression.").
 			synonyms("message.max.bytes"),
