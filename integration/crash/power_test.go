@@ -3,6 +3,7 @@ package crash
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -43,6 +44,17 @@ type promise struct {
 	start   int64            // DeleteRecords of the topic "flushed"
 	records int64            // acknowledged records of "flushed": offsets 0 to this, exclusive
 	live    int64            // RemoteEndOffset of "flushed" as the catalog said it
+
+	gone       map[string]bool  // topics whose deletion was answered
+	partitions map[string]int32 // of topics that were given more
+	next       int32            // sequence after the last acknowledged one of "once", and its offset
+	producer   int64            // who writes "once"
+	plain      int64            // acknowledged records of "plain", which is never flushed
+	stopped    bool             // an orderly stop has ended
+}
+
+func newPromise() promise {
+	return promise{topics: map[string]bool{}, config: map[string]int64{}, gone: map[string]bool{}, partitions: map[string]int32{}}
 }
 
 type promises struct {
@@ -60,13 +72,8 @@ func (p *promises) copy() promise {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.now
-	c.topics, c.config = map[string]bool{}, map[string]int64{}
-	for k, v := range p.now.topics {
-		c.topics[k] = v
-	}
-	for k, v := range p.now.config {
-		c.config[k] = v
-	}
+	c.topics, c.config = maps.Clone(c.topics), maps.Clone(c.config)
+	c.gone, c.partitions = maps.Clone(c.gone), maps.Clone(c.partitions)
 	return c
 }
 
@@ -77,6 +84,17 @@ func addrOf(n *serve.Node) string {
 
 func value(n int64) []byte { return []byte(fmt.Sprintf("%08d %0300d", n, n)) }
 
+// seedOf is the seed of a run, which the environment may repeat.
+func seedOf(t *testing.T) uint64 {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if s, err := strconv.ParseUint(os.Getenv("STRANDLINE_SEED"), 10, 64); err == nil {
+		seed = s
+	}
+	t.Logf("seed %d (STRANDLINE_SEED)", seed)
+	return seed
+}
+
 // TestPowerLoss clones the disk at random moments of a busy broker, as it would
 // be found after a power loss, starts a broker on each clone, and looks for
 // everything that had been acknowledged when the clone was made.
@@ -85,11 +103,7 @@ func TestPowerLoss(t *testing.T) {
 	if kit.Long() {
 		clones = 500
 	}
-	seed := uint64(time.Now().UnixNano())
-	if s, err := strconv.ParseUint(os.Getenv("STRANDLINE_SEED"), 10, 64); err == nil {
-		seed = s
-	}
-	t.Logf("seed %d (STRANDLINE_SEED)", seed)
+	seed := seedOf(t)
 	r := rand.New(rand.NewPCG(seed, 9))
 	for done := 0; done < clones; {
 		n := min(12, clones-done)
@@ -102,19 +116,24 @@ func powerRun(t *testing.T, r *rand.Rand, clones int) {
 	fs := disk.NewCrash(r.Uint64())
 	node, err := serve.Start(t.Context(), powerConfig(t, fs))
 	require.NoError(t, err)
-	p := &promises{now: promise{topics: map[string]bool{}, config: map[string]int64{}}}
+	p := &promises{now: newPromise()}
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	createFlushed(t, addrOf(node), p)
 	wg.Go(func() { writeFlushed(ctx, t, addrOf(node), p) })
 	wg.Go(func() { changeTopics(ctx, t, addrOf(node), p) })
 	wg.Go(func() { watchCatalog(ctx, node, p) })
+	createPlain(t, addrOf(node), "plain", nil)
+	createPlain(t, addrOf(node), "once", map[string]string{"flush.messages": "1"})
+	wg.Go(func() { writePlain(ctx, t, addrOf(node), p) })
+	wg.Go(func() { writeOnce(ctx, t, addrOf(node), p) })
+	wg.Go(func() { deleteTopics(ctx, t, addrOf(node), p) })
 	type moment struct {
 		disk *disk.Crash
 		was  promise
 	}
 	var moments []moment
-	for range clones {
+	for range clones - 1 {
 		<-time.After(time.Duration(5+r.IntN(120)) * time.Millisecond)
 		was := p.copy()
 		moments = append(moments, moment{fs.Clone(r), was})
@@ -122,6 +141,8 @@ func powerRun(t *testing.T, r *rand.Rand, clones int) {
 	stop()
 	wg.Wait()
 	closeNode(t, node)
+	p.change(func(p *promise) { p.stopped = true })
+	moments = append(moments, moment{fs.Clone(r), p.copy()})
 	for i, m := range moments {
 		checkMoment(t, i, m.disk, m.was)
 	}
@@ -239,6 +260,9 @@ func checkMoment(t *testing.T, i int, fs *disk.Crash, was promise) {
 	require.GreaterOrEqual(t, probe.LogStartOffset, was.start, "clone %d: DeleteRecords survives", i)
 	require.GreaterOrEqual(t, probe.HighWatermark, was.records, "clone %d: flushed records survive", i)
 	readFlushed(t, i, addrOf(node), probe.LogStartOffset, was.records)
+	checkTopics(t, i, node, was)
+	checkPlain(t, i, addrOf(node), was)
+	checkOnce(t, i, addrOf(node), was)
 }
 
 func readFlushed(t *testing.T, i int, addr string, from, to int64) {
