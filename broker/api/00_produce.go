@@ -137,6 +137,11 @@ func (h *Handler) appendOne(p *production, topic *image.Topic, records []byte, r
 	})
 	if err != nil {
 		h.refuse(result, err)
+		if saysLogStart(result.ErrorCode) {
+			if start, err := replica.ListOffset(h.ctx, logStart); err == nil {
+				result.LogStartOffset = int64(start.Offset)
+			}
+		}
 		return nil
 	}
 	result.BaseOffset = int64(res.BaseOffset)
@@ -146,6 +151,20 @@ func (h *Handler) appendOne(p *production, topic *image.Topic, records []byte, r
 		return nil
 	}
 	return commit
+}
+
+var logStart = partition.ListOffsetRequest{
+	Timestamp: partition.EarliestTimestamp, Replica: cluster.NoBroker, CurrentLeaderEpoch: cluster.NoLeaderEpoch,
+}
+
+// saysLogStart tells whether a refusal names the log's start, from which
+// clients see whether records were deleted meanwhile.
+func saysLogStart(code int16) bool {
+	switch code {
+	case codeInvalidRecord, codeInvalidTimestamp, codeOutOfOrderSequence, codeInvalidProducerEpoch:
+		return true
+	}
+	return false
 }
 
 // checkProduced applies what a produce request of any version must keep to,
@@ -159,7 +178,7 @@ func checkProduced(records []byte, version int16) outcome {
 	case magic < 2:
 		return refused(codeInvalidRecord, "Produce requests are only allowed to contain record batches with magic version 2")
 	case magic > 2:
-		return refused(codeCorruptMessage, "Invalid magic found in record: "+itoa(int(magic)))
+		return refused(codeCorruptMessage, "Invalid magic found in record: "+itoa(int(int8(magic))))
 	}
 	batch, rest, err := recordbatch.First(records)
 	switch {

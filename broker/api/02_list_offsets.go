@@ -30,26 +30,28 @@ func (h *Handler) listOffsets(ctx context.Context, req *kmsg.ListOffsetsRequest)
 		lookups sync.WaitGroup
 		slots   = make(chan struct{}, lookupsAtOnce)
 	)
+	twice := repeated(req.Topics)
 	for i := range req.Topics {
 		asked := &req.Topics[i]
 		t := kmsg.NewListOffsetsResponseTopic()
 		t.Topic = asked.Topic
 		topic, code := topicFor(img, false, asked.Topic, [16]byte{})
-		twice := repeated(asked.Partitions)
 		// The slice has its final size: lookups write into it.
 		t.Partitions = make([]kmsg.ListOffsetsResponseTopicPartition, 0, len(asked.Partitions))
-		seen := map[int32]bool{}
 		for j := range asked.Partitions {
 			a := &asked.Partitions[j]
-			if twice[a.Partition] && seen[a.Partition] {
+			at := listed{asked.Topic, a.Partition}
+			if twice[at] == answered {
 				continue
 			}
-			seen[a.Partition] = true
+			if twice[at] > 0 {
+				twice[at] = answered
+			}
 			t.Partitions = append(t.Partitions, noOffset(a.Partition, code))
 			p := &t.Partitions[len(t.Partitions)-1]
 			switch {
 			case code != codeNone:
-			case twice[a.Partition]:
+			case twice[at] > 0:
 				p.ErrorCode = codeInvalidRequest
 			case a.Timestamp >= 0:
 				slots <- struct{}{}
@@ -62,7 +64,9 @@ func (h *Handler) listOffsets(ctx context.Context, req *kmsg.ListOffsetsRequest)
 				h.listOffset(ctx, req, topic, a, p)
 			}
 		}
-		resp.Topics = append(resp.Topics, t)
+		if len(t.Partitions) > 0 || len(asked.Partitions) == 0 {
+			resp.Topics = append(resp.Topics, t)
+		}
 	}
 	lookups.Wait()
 	return resp
@@ -115,19 +119,28 @@ func knowsTimestamp(version int16, timestamp int64) bool {
 	return false
 }
 
-// repeated lists the partitions that are asked for more than once.
-func repeated(asked []kmsg.ListOffsetsRequestTopicPartition) map[int32]bool {
-	if len(asked) < 2 {
+// listed is a partition that is asked for.
+type listed struct {
+	topic     string
+	partition int32
+}
+
+// answered marks a repeated partition that has had its answer.
+const answered = 2
+
+// repeated has the partitions that are asked for more than once.
+func repeated(topics []kmsg.ListOffsetsRequestTopic) map[listed]int {
+	if len(topics) == 1 && len(topics[0].Partitions) < 2 {
 		return nil
 	}
-	count := make(map[int32]int, len(asked))
-	for i := range asked {
-		count[asked[i].Partition]++
-	}
-	twice := map[int32]bool{}
-	for p, n := range count {
-		if n > 1 {
-			twice[p] = true
+	once, twice := map[listed]bool{}, map[listed]int{}
+	for i := range topics {
+		for j := range topics[i].Partitions {
+			at := listed{topics[i].Topic, topics[i].Partitions[j].Partition}
+			if once[at] {
+				twice[at] = 1
+			}
+			once[at] = true
 		}
 	}
 	return twice

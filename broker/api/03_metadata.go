@@ -48,25 +48,57 @@ func (h *Handler) metadata(c *Conn, req *kmsg.MetadataRequest) *kmsg.MetadataRes
 		}
 		return resp
 	}
+	if req.Version < 12 && byID(req) {
+		return refuseIDs(req)
+	}
 	h.describeAsked(img, c, req, resp)
 	return resp
 }
 
+// byID tells whether the request names topics by id.
+func byID(req *kmsg.MetadataRequest) bool {
+	for i := range req.Topics {
+		if req.Topics[i].Topic == nil || req.Topics[i].TopicID != [16]byte{} {
+			return true
+		}
+	}
+	return false
+}
+
+// refuseIDs answers versions 10 and 11, which have a field for ids and may not
+// use it.
+func refuseIDs(req *kmsg.MetadataRequest) *kmsg.MetadataResponse {
+	resp := kmsg.NewPtrMetadataResponse()
+	resp.AuthorizedOperations = notAsked
+	for i := range req.Topics {
+		asked := &req.Topics[i]
+		name := asked.Topic
+		if name == nil {
+			name = kmsg.StringPtr("")
+		}
+		resp.Topics = append(resp.Topics, missingTopic(name, asked.TopicID, codeInvalidRequest))
+	}
+	return resp
+}
+
 // describeAsked answers each topic asked for once, in order, and has missing
-// ones created where that is allowed.
+// ones created where that is allowed. Where there are ids, names do not count.
 func (h *Handler) describeAsked(img *image.Image, c *Conn, req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse) {
 	seen := make(map[string]struct{}, len(req.Topics))
+	ids := byID(req)
 	for i := range req.Topics {
 		asked := &req.Topics[i]
 		key := string(asked.TopicID[:])
-		if asked.Topic != nil {
+		if !ids {
 			key = *asked.Topic
+		} else if asked.Topic != nil && asked.TopicID == [16]byte{} {
+			continue
 		}
 		if _, twice := seen[key]; twice {
 			continue
 		}
 		seen[key] = struct{}{}
-		if asked.Topic == nil {
+		if ids {
 			if t, ok := img.TopicByID(cluster.TopicID(asked.TopicID)); ok {
 				resp.Topics = append(resp.Topics, describeTopic(img, t, c.Listener, req))
 			} else {
@@ -78,7 +110,12 @@ func (h *Handler) describeAsked(img *image.Image, c *Conn, req *kmsg.MetadataReq
 			resp.Topics = append(resp.Topics, describeTopic(img, t, c.Listener, req))
 			continue
 		}
-		resp.Topics = append(resp.Topics, missingTopic(asked.Topic, [16]byte{}, h.missing(*asked.Topic, req)))
+		m := missingTopic(asked.Topic, [16]byte{}, h.missing(*asked.Topic, req))
+		m.IsInternal = internalTopic(*asked.Topic)
+		if req.IncludeTopicAuthorizedOperations && m.ErrorCode == codeUnknownTopicOrPartition {
+			m.AuthorizedOperations = topicOperations
+		}
+		resp.Topics = append(resp.Topics, m)
 	}
 }
 
@@ -92,6 +129,12 @@ func (h *Handler) missing(name string, req *kmsg.MetadataRequest) int16 {
 		h.autoCreate(name)
 	}
 	return codeUnknownTopicOrPartition
+}
+
+// internalTopic tells whether the name is one that Apache Kafka keeps for its
+// coordinators.
+func internalTopic(name string) bool {
+	return name == "__consumer_offsets" || name == "__transaction_state" || name == "__share_group_state"
 }
 
 func missingTopic(name *string, id [16]byte, code int16) kmsg.MetadataResponseTopic {

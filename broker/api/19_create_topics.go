@@ -34,6 +34,7 @@ func (h *Handler) createTopics(ctx context.Context, req *kmsg.CreateTopicsReques
 		t := &req.Topics[i]
 		out := kmsg.NewCreateTopicsResponseTopic()
 		out.Topic, out.NumPartitions, out.ReplicationFactor = t.Topic, -1, -1
+		out.Configs = []kmsg.CreateTopicsResponseTopicConfig{} // null would say that describing is not allowed
 		if count[t.Topic] > 1 {
 			if count[t.Topic] == seenTwice {
 				continue

@@ -33,18 +33,30 @@ func (h *Handler) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsReques
 		bad := h.checkDelete(req.Version, t, ref)
 		if bad.code == codeNone {
 			if first, twice := seen[ref]; twice {
-				bad = refused(codeInvalidRequest, "Duplicate topic "+map[bool]string{true: "name.", false: "id."}[ref.Name != ""])
-				setDeleted(&resp.Topics[first], bad)
+				refuseTwice(&resp.Topics[first], ref, "Duplicate topic "+map[bool]string{true: "name.", false: "id."}[ref.Name != ""])
 				asked, at = without(asked, at, first)
 				continue
 			}
+			found, known := img.Topic(ref.Name)
+			if ref.Name == "" {
+				found, known = img.TopicByID(ref.ID)
+			}
+			if known {
+				// The same topic by its other name.
+				other := request.TopicRef{Name: found.Name}
+				if ref.Name != "" {
+					other = request.TopicRef{ID: found.ID}
+				}
+				if first, twice := seen[other]; twice {
+					resp.Topics[first].Topic, resp.Topics[first].TopicID = &found.Name, found.ID
+					setDeleted(&resp.Topics[first], refused(codeInvalidRequest, "The provided topic name maps to an ID that was already supplied."))
+					asked, at = without(asked, at, first)
+					continue
+				}
+				out.Topic, out.TopicID = &found.Name, found.ID
+			}
 			seen[ref] = len(resp.Topics)
 			asked, at = append(asked, ref), append(at, len(resp.Topics))
-			if found, ok := img.Topic(ref.Name); ok && ref.Name != "" {
-				out.TopicID = found.ID
-			} else if found, ok := img.TopicByID(ref.ID); ok {
-				out.Topic = &found.Name
-			}
 		}
 		setDeleted(&out, bad)
 		resp.Topics = append(resp.Topics, out)
@@ -104,8 +116,14 @@ func (h *Handler) checkDelete(version int16, t kmsg.DeleteTopicsRequestTopic, re
 
 func setDeleted(out *kmsg.DeleteTopicsResponseTopic, o outcome) {
 	out.ErrorCode, out.ErrorMessage = o.code, o.text
-	if o.code != codeNone && out.Topic != nil {
-		out.TopicID = [16]byte{}
+}
+
+// refuseTwice answers a topic that is named twice, as the client called it.
+func refuseTwice(out *kmsg.DeleteTopicsResponseTopic, ref request.TopicRef, text string) {
+	setDeleted(out, refused(codeInvalidRequest, text))
+	out.TopicID = ref.ID
+	if ref.Name == "" {
+		out.Topic = nil
 	}
 }
 

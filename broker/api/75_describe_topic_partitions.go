@@ -25,7 +25,8 @@ func (h *Handler) describeTopicPartitions(_ context.Context, req *kmsg.DescribeT
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	if first < 0 || from != "" && len(names) > 0 && names[len(names)-1] < from {
+	// Where topics are named, the cursor has to be on one of them.
+	if _, named := slices.BinarySearch(names, from); first < 0 || req.Cursor != nil && len(names) > 0 && !named {
 		for _, name := range names {
 			t := missingPartitions(name, codeInvalidRequest)
 			t.AuthorizedOperations = notAsked

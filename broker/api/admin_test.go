@@ -133,11 +133,26 @@ func TestMetadataInEveryVersion(t *testing.T) {
 	require.Equal(t, "t", *resp.Topics[0].Topic)
 	require.Equal(t, int16(100), resp.Topics[1].ErrorCode)
 	require.Nil(t, resp.Topics[1].Topic)
+	for version := int16(10); version <= 11; version++ {
+		resp := ask[*kmsg.MetadataResponse](c, byID, version)
+		require.Empty(t, resp.Brokers)
+		require.Equal(t, []int16{42, 42}, []int16{resp.Topics[0].ErrorCode, resp.Topics[1].ErrorCode}, "ids cannot be asked for yet")
+	}
+	byID.Topics = append(byID.Topics, metadataRequest(false, "u").Topics...)
+	byID.Topics[1].Topic = kmsg.StringPtr("u")
+	resp = ask[*kmsg.MetadataResponse](c, byID, 13)
+	require.Len(t, resp.Topics, 2, "where there are ids, names do not count")
+	require.Equal(t, int16(100), resp.Topics[1].ErrorCode)
 	ops := kmsg.NewPtrMetadataRequest()
 	ops.IncludeClusterAuthorizedOperations, ops.IncludeTopicAuthorizedOperations = true, true
 	resp = ask[*kmsg.MetadataResponse](c, ops, 8)
 	require.Equal(t, []int32{8096, 3576}, []int32{resp.AuthorizedOperations, resp.Topics[0].AuthorizedOperations})
 	require.Equal(t, int32(-1<<31), ask[*kmsg.MetadataResponse](c, kmsg.NewPtrMetadataRequest(), 8).Topics[0].AuthorizedOperations)
+	missing := metadataRequest(false, "nope", "__consumer_offsets")
+	missing.IncludeTopicAuthorizedOperations = true
+	resp = ask[*kmsg.MetadataResponse](c, missing, 8)
+	require.Equal(t, []int32{3576, 3576}, []int32{resp.Topics[0].AuthorizedOperations, resp.Topics[1].AuthorizedOperations})
+	require.Equal(t, []bool{false, true}, []bool{resp.Topics[0].IsInternal, resp.Topics[1].IsInternal})
 }
 
 // PR-07
@@ -211,6 +226,7 @@ func TestCreateTopicsSaysTheSameWhetherItDoesItOrNot(t *testing.T) {
 			got[r.Topic] = r.ErrorCode
 			require.NotNil(t, r.ErrorMessage, r.Topic)
 			require.Equal(t, int32(-1), r.NumPartitions)
+			require.Equal(t, []kmsg.CreateTopicsResponseTopicConfig{}, r.Configs, "null means that describing is not allowed")
 		}
 		require.Equal(t, map[string]int16{"t": 36, "bad name": 17, "rf": 38, "config": 40, "value": 40, "none": 37, "twice": 42, "null": 40,
 			"as1": 42, "as2": 42, "as3": 39, "as4": 39}, got)
@@ -349,6 +365,30 @@ func TestDeleteTopics(t *testing.T) {
 	require.Equal(t, []int16{0, 100, 42, 42, 42}, codes)
 	require.Equal(t, "t", *resp.Topics[0].Topic)
 	require.Equal(t, "Duplicate topic name.", *resp.Topics[4].ErrorMessage)
+	require.Equal(t, [16]byte{4}, resp.Topics[2].TopicID)
+
+	// One topic, named twice: by id, and by name and id.
+	id = k.topic("t", 1)
+	byID, byName := kmsg.NewDeleteTopicsRequestTopic(), kmsg.NewDeleteTopicsRequestTopic()
+	byID.TopicID, byName.Topic = id, kmsg.StringPtr("t")
+	for _, test := range []struct {
+		topics []kmsg.DeleteTopicsRequestTopic
+		name   *string
+		text   string
+	}{
+		{[]kmsg.DeleteTopicsRequestTopic{byID, byID}, nil, "Duplicate topic id."},
+		{[]kmsg.DeleteTopicsRequestTopic{byID, byName}, byName.Topic, "The provided topic name maps to an ID that was already supplied."},
+		{[]kmsg.DeleteTopicsRequestTopic{byName, byID}, byName.Topic, "The provided topic name maps to an ID that was already supplied."},
+	} {
+		req.Topics = test.topics
+		resp = ask[*kmsg.DeleteTopicsResponse](c, req, 6)
+		require.Len(t, resp.Topics, 1)
+		require.Equal(t, test.name, resp.Topics[0].Topic)
+		require.Equal(t, [16]byte(id), resp.Topics[0].TopicID)
+		require.Equal(t, test.text, *resp.Topics[0].ErrorMessage)
+	}
+	_, there := k.Image().Topic("t")
+	require.True(t, there)
 
 	off := newKit(t, func(b *config.Broker) { b.DeleteTopicEnable = false })
 	off.topic("t", 1)
@@ -398,6 +438,12 @@ func TestListOffsets(t *testing.T) {
 		parts := ask[*kmsg.ListOffsetsResponse](c, twice, version).Topics[0].Partitions
 		require.Len(t, parts, 2)
 		require.Equal(t, []int16{42, 0}, []int16{parts[0].ErrorCode, parts[1].ErrorCode})
+		apart := listRequest(-1)
+		apart.Topics = append(apart.Topics, apart.Topics[0])
+		topics := ask[*kmsg.ListOffsetsResponse](c, apart, version).Topics
+		require.Len(t, topics, 1)
+		require.Len(t, topics[0].Partitions, 1)
+		require.Equal(t, int16(42), topics[0].Partitions[0].ErrorCode)
 	}
 	epoch := listRequest(-1)
 	epoch.Topics[0].Partitions[0].CurrentLeaderEpoch = 7
@@ -628,7 +674,7 @@ func TestDescribeTopicPartitionsByPages(t *testing.T) {
 	req.Topics = []kmsg.DescribeTopicPartitionsRequestTopic{{Topic: "nope"}, {Topic: "bad name"}, {Topic: "a"}}
 	resp := ask[*kmsg.DescribeTopicPartitionsResponse](c, req, 0)
 	require.Equal(t, []int16{0, 17, 3}, []int16{resp.Topics[0].ErrorCode, resp.Topics[1].ErrorCode, resp.Topics[2].ErrorCode})
-	for _, cursor := range []kmsg.DescribeTopicPartitionsRequestCursor{{Topic: "zzz"}, {Topic: "a", Partition: -1}} {
+	for _, cursor := range []kmsg.DescribeTopicPartitionsRequestCursor{{Topic: "zzz"}, {Topic: ""}, {Topic: "b"}, {Topic: "a", Partition: -1}} {
 		req.Cursor = &cursor
 		require.Equal(t, int16(42), ask[*kmsg.DescribeTopicPartitionsResponse](c, req, 0).Topics[0].ErrorCode)
 	}

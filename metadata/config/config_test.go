@@ -236,6 +236,11 @@ func TestDescribe(t *testing.T) {
 	v = find(t, DescribeTopic(Layers{Static: m("log.retention.hours", "7")}), "retention.ms")
 	require.Equal(t, "25200000", v.Value)
 	require.Equal(t, SourceStatic, v.Source)
+	for _, key := range []string{"retention.ms", "segment.ms", "segment.jitter.ms", "flush.ms"} {
+		require.Empty(t, find(t, DescribeTopic(Layers{}), key).Synonyms, "the broker key has no default of its own")
+	}
+	require.Equal(t, []Synonym{{Name: "retention.ms", Value: "5", Source: SourceTopic}},
+		find(t, DescribeTopic(Layers{Topic: m("retention.ms", "5")}), "retention.ms").Synonyms)
 	v = find(t, DescribeTopic(Layers{TieredByDefault: true}), "remote.storage.enable")
 	require.Equal(t, "true", v.Value)
 	require.Equal(t, SourceDefault, v.Source)

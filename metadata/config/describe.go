@@ -50,10 +50,15 @@ func DescribeTopic(l Layers) []Value {
 		if r.source == SourceTopic {
 			v.Synonyms = append(v.Synonyms, Synonym{Name: k.Name, Value: r.text, Source: SourceTopic})
 		}
+		set := len(v.Synonyms)
 		for _, lv := range l.levels() {
 			v.Synonyms = append(v.Synonyms, said(lv, k.Synonyms)...)
 		}
-		for _, name := range k.Synonyms {
+		names := k.Synonyms
+		if len(v.Synonyms) == set && len(names) > 0 && !brokerTable.byName[names[0]].HasDefault {
+			names = nil // the coarser units count for nothing while nobody sets them
+		}
+		for _, name := range names {
 			b := brokerTable.byName[name]
 			text := b.Default
 			if r.source == SourceDefault && name == k.Synonyms[0] && r.value != nil {

@@ -68,7 +68,9 @@ func (c *Controller) checkRegistration(r request.RegisterBroker, old *image.Brok
 			}
 		}
 	}
-	for name, level := range c.img.Features() {
+	features := c.img.Features()
+	for _, name := range slices.Sorted(maps.Keys(features)) {
+		level := features[name]
 		if f := r.Features[name]; level > 0 && (level < f.Min || level > f.Max) {
 			return request.Refuse(request.ErrUnsupportedFeatureLevel,
 				"Unable to register because the broker does not support finalized version %d of %s. "+

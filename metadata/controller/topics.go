@@ -132,7 +132,7 @@ func (c *Controller) checkNewName(name string, unified map[string]string) error 
 		return err
 	}
 	if name == clusterMetadataTopic {
-		return request.Refuse(request.ErrInvalidTopicName, "Topic name is invalid: '%s' is reserved", name)
+		return request.Refuse(request.ErrInvalidRequest, "Creation of internal topic %s is prohibited.", name)
 	}
 	other, hit := collides(c.img, name)
 	if !hit {
