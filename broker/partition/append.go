@@ -80,7 +80,7 @@ func (p *Partition) leader(epoch cluster.LeaderEpoch) (*role, error) {
 // fence compares the leader epoch that a request names with the present one.
 func (p *Partition) fence(r *role, epoch cluster.LeaderEpoch) error {
 	switch {
-	case epoch < 0 || epoch == r.LeaderEpoch:
+	case epoch == cluster.NoLeaderEpoch || epoch == r.LeaderEpoch:
 		return nil
 	case epoch < r.LeaderEpoch:
 		return fmt.Errorf("%s: %w: %d, now %d", p.name, ErrFencedLeaderEpoch, epoch, r.LeaderEpoch)
