@@ -34,6 +34,9 @@ type Fault struct {
 	Delay    time.Duration // before anything else
 	CutAfter int64         // cut the answer's body after so many bytes; 0: whole
 	Drop     bool          // close the connection without an answer
+	// LoseAnswer passes the request on and closes the connection instead of
+	// answering: the store has done it, nobody is told.
+	LoseAnswer bool
 }
 
 // StartProxy starts a proxy to target (host:port).
@@ -113,12 +116,22 @@ func (p *Proxy) serve(next http.Handler, w http.ResponseWriter, r *http.Request)
 		w.Header().Set("Content-Type", "application/xml")
 		w.WriteHeader(f.Status)
 		fmt.Fprint(w, "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>")
+	case f.LoseAnswer:
+		next.ServeHTTP(&lostWriter{header: http.Header{}}, r)
+		panic(http.ErrAbortHandler)
 	case f.CutAfter > 0:
 		next.ServeHTTP(&cutWriter{ResponseWriter: w, left: f.CutAfter}, r)
 	default:
 		next.ServeHTTP(w, r)
 	}
 }
+
+// lostWriter takes an answer that never arrives.
+type lostWriter struct{ header http.Header }
+
+func (l *lostWriter) Header() http.Header         { return l.header }
+func (l *lostWriter) Write(b []byte) (int, error) { return len(b), nil }
+func (l *lostWriter) WriteHeader(int)             {}
 
 // cutWriter aborts the connection once left bytes of the body were written.
 type cutWriter struct {
