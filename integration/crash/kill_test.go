@@ -225,7 +225,8 @@ func create(t *testing.T, addr, topic string, partitions int32, tiered bool) {
 	defer cl.Close()
 	small, local, remote := "65536", "131072", strconv.FormatBool(tiered)
 	_, err = kadm.NewClient(cl).CreateTopic(t.Context(), partitions, 1, map[string]*string{
-		"internal.segment.bytes": &small, "local.retention.bytes": &local, "remote.storage.enable": &remote}, topic)
+		"internal.segment.bytes": &small, "local.retention.bytes": &local, "remote.storage.enable": &remote,
+	}, topic)
 	require.NoError(t, err)
 }
 

@@ -162,7 +162,8 @@ func createFlushed(t *testing.T, addr string, p *promises) {
 	defer cl.Close()
 	one, small, local := "1", "20000", "40000"
 	_, err = kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, map[string]*string{
-		"flush.messages": &one, "internal.segment.bytes": &small, "local.retention.bytes": &local}, "flushed")
+		"flush.messages": &one, "internal.segment.bytes": &small, "local.retention.bytes": &local,
+	}, "flushed")
 	require.NoError(t, err)
 	p.change(func(p *promise) { p.topics["flushed"] = true })
 }

@@ -47,8 +47,25 @@ func (a adapter) logWrite(name string, err error) error {
 	return err
 }
 
+// isMarker says that a file's name says which one of others is valid.
+func isMarker(name string) bool { return strings.HasPrefix(path.Base(name), "marker.") }
+
+// settle makes what was done in a marker's folder so far durable: what a marker
+// names is there before the marker is, and a new marker before the old one goes.
+// Pebble syncs once after all of it, which is enough only where a folder's
+// changes reach the disk in their order.
+func (a adapter) settle(name string) error {
+	if !isMarker(name) {
+		return nil
+	}
+	return (&dir{fs: a, name: path.Dir(name)}).Sync()
+}
+
 // Create always makes a new inode: checkpoints hold hard links to the old one.
 func (a adapter) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := a.settle(name); err != nil {
+		return nil, err
+	}
 	for {
 		f, err := a.disk.Create(name)
 		if err == nil {
@@ -112,7 +129,13 @@ func (a adapter) OpenDir(name string) (vfs.File, error) {
 	return &dir{fs: a, name: name}, nil
 }
 
-func (a adapter) Remove(name string) error             { return a.disk.Remove(name) }
+func (a adapter) Remove(name string) error {
+	if err := a.settle(name); err != nil {
+		return err
+	}
+	return a.disk.Remove(name)
+}
+
 func (a adapter) RemoveAll(name string) error          { return a.disk.RemoveAll(name) }
 func (a adapter) Rename(oldname, newname string) error { return a.disk.Rename(oldname, newname) }
 
