@@ -194,7 +194,9 @@ func (m *Manager) host(img *image.Image, w wanted) error {
 		f := folder{dir: w.dir, key: folderKey{w.topic.Name, w.tp.Partition}, meta: partitionMeta{topic: w.tp.Topic, index: img.Index()}}
 		if err := makeFolder(m.fs, f); err != nil {
 			w.dir.replicas.Add(-1)
-			m.dirTrouble(w.dir, err)
+			if !errors.Is(err, errOccupied) {
+				m.dirTrouble(w.dir, err)
+			}
 			return fmt.Errorf("make the folder: %w", err)
 		}
 		r = m.openReplica(w.settings, f, true)

@@ -127,8 +127,19 @@ func readFolder(fs disk.FS, d *dir, k folderKey) (f folder, empty bool, err erro
 	return f, true, nil
 }
 
-// makeFolder makes a replica's folder, durably.
+// errOccupied: another topic's replica lies where one is to be made.
+var errOccupied = errors.New("folder holds the replica of another topic")
+
+// makeFolder makes a replica's folder, durably. It fails with errOccupied where
+// that of an older topic of the name, deleted while nobody looked, is not set
+// aside yet (M2).
 func makeFolder(fs disk.FS, f folder) error {
+	switch old, _, err := readFolder(fs, f.dir, f.key); {
+	case err == nil && !old.meta.topic.IsZero() && old.meta.topic != f.meta.topic:
+		return fmt.Errorf("%s: %w", f.path(), errOccupied)
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return err
+	}
 	if err := fs.MkdirAll(f.path()); err != nil {
 		return err
 	}

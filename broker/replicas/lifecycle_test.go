@@ -147,6 +147,39 @@ func countSuffix(names []string, suffix string) int {
 // TestLeftovers: folders of topics deleted while the broker was down go, and so
 // do folders half removed; one of a topic that this cluster never showed is kept
 // aside (M2).
+// A topic that was deleted and made again under its name while the node was down
+// gets nothing of the old one, and keeps what it is given.
+func TestTopicMadeAgainWhileDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs, ctl := disk.NewCrash(1), newController(t)
+		n := startNode(t, fs, ctl, nil, twoDirs[0])
+		n.activate()
+		old := ctl.create("t", 1, flushedTopic)
+		synctest.Wait()
+		for range 5 {
+			n.produce(old, 0, 4)
+		}
+		n.kill()
+		fs, ctl = fs.Kill(), ctl.fork(t)
+		ctl.apply(command.TopicDeleted{Topic: old})
+		topic := ctl.create("t", 1, flushedTopic)
+
+		again := startNode(t, fs, ctl, nil, twoDirs[0])
+		synctest.Wait() // the image is applied, the registration is not there yet
+		again.activate()
+		require.Equal(t, cluster.Offset(0), again.get(topic, 0).HighWatermark())
+		again.produce(topic, 0, 3)
+		time.Sleep(time.Minute) // whatever is removed late is
+		require.Equal(t, cluster.Offset(3), again.produce(topic, 0, 1).BaseOffset)
+		again.stop()
+
+		third := startNode(t, fs, ctl.fork(t), nil, twoDirs[0])
+		third.activate()
+		require.Equal(t, cluster.Offset(4), third.get(topic, 0).HighWatermark())
+		third.stop()
+	})
+}
+
 func TestLeftovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, ctl := disk.NewCrash(1), newController(t)
