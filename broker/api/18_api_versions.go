@@ -67,14 +67,16 @@ func (h *Handler) describeVersions(resp *kmsg.ApiVersionsResponse) {
 	resp.FinalizedFeaturesEpoch = int64(img.Index())
 	for _, f := range supportedFeatures(img, cluster.BrokerID(h.cfg.Broker.NodeID)) {
 		resp.SupportedFeatures = append(resp.SupportedFeatures, kmsg.ApiVersionsResponseSupportedFeature{
-			Name: f.name, MinVersion: int16(f.Min), MaxVersion: int16(f.Max)})
+			Name: f.name, MinVersion: int16(f.Min), MaxVersion: int16(f.Max),
+		})
 	}
 	features := img.Features()
 	for _, name := range sortedKeys(features) {
 		// Level 0 is how a feature is absent.
 		if level := int16(features[name]); level > 0 {
 			resp.FinalizedFeatures = append(resp.FinalizedFeatures, kmsg.ApiVersionsResponseFinalizedFeature{
-				Name: name, MinVersionLevel: level, MaxVersionLevel: level})
+				Name: name, MinVersionLevel: level, MaxVersionLevel: level,
+			})
 		}
 	}
 }

@@ -55,7 +55,8 @@ func (h *Handler) newProducerID(ctx context.Context) (cluster.ProducerID, error)
 	defer h.ids.mu.Unlock()
 	if h.ids.left == 0 {
 		block, err := submit[request.ProducerIDBlock](ctx, h, request.AllocateProducerIDs{
-			Broker: cluster.BrokerID(h.cfg.Broker.NodeID), Epoch: h.cfg.BrokerEpoch()})
+			Broker: cluster.BrokerID(h.cfg.Broker.NodeID), Epoch: h.cfg.BrokerEpoch(),
+		})
 		if err != nil {
 			return 0, err
 		}

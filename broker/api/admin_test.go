@@ -228,8 +228,10 @@ func TestCreateTopicsSaysTheSameWhetherItDoesItOrNot(t *testing.T) {
 			require.Equal(t, int32(-1), r.NumPartitions)
 			require.Equal(t, []kmsg.CreateTopicsResponseTopicConfig{}, r.Configs, "null means that describing is not allowed")
 		}
-		require.Equal(t, map[string]int16{"t": 36, "bad name": 17, "rf": 38, "config": 40, "value": 40, "none": 37, "twice": 42, "null": 40,
-			"as1": 42, "as2": 42, "as3": 39, "as4": 39}, got)
+		require.Equal(t, map[string]int16{
+			"t": 36, "bad name": 17, "rf": 38, "config": 40, "value": 40, "none": 37, "twice": 42, "null": 40,
+			"as1": 42, "as2": 42, "as3": 39, "as4": 39,
+		}, got)
 		require.Equal(t, "Topic 't' already exists.", *resp.Topics[0].ErrorMessage)
 		require.Len(t, resp.Topics, 12)
 	}
@@ -536,8 +538,11 @@ func TestDescribeConfigs(t *testing.T) {
 			code int16
 			text string
 		}{
-			{topic, "nope", 3, ""}, {topic, "bad name", 17, "Topic name is invalid"}, {broker, "7", 42, "Unexpected broker id, expected 1"},
-			{broker, "x", 42, "Broker id must be an integer"}, {3, "1", 42, "malformed"},
+			{topic, "nope", 3, ""},
+			{topic, "bad name", 17, "Topic name is invalid"},
+			{broker, "7", 42, "Unexpected broker id, expected 1"},
+			{broker, "x", 42, "Broker id must be an integer"},
+			{3, "1", 42, "malformed"},
 		} {
 			r := describe(c, version, bad.kind, bad.name)
 			require.Equal(t, bad.code, r.ErrorCode)

@@ -224,8 +224,10 @@ func (k *kit) host(id cluster.TopicID, name string) {
 		if err := disk.EnsureDir(disk.OS(), dir); err != nil {
 			panic(err)
 		}
-		log, err := locallog.Open(locallog.Config{FS: disk.OS(), Dir: dir, Partition: tp.String(),
-			Settings: partition.LogSettings(settings), LogStart: cluster.NoOffset})
+		log, err := locallog.Open(locallog.Config{
+			FS: disk.OS(), Dir: dir, Partition: tp.String(),
+			Settings: partition.LogSettings(settings), LogStart: cluster.NoOffset,
+		})
 		if err != nil {
 			panic(err)
 		}

@@ -148,8 +148,10 @@ func TestPassNeverBreaksBounds(t *testing.T) {
 
 func randomState(rng *rand.Rand) (State, Limits) {
 	limit := func() int64 { return rng.Int64N(120) - 20 }
-	limits := Limits{Delete: rng.IntN(4) > 0, Age: time.Duration(limit()) * time.Second, Bytes: limit(),
-		LocalAge: time.Duration(limit()) * time.Second, LocalBytes: limit()}
+	limits := Limits{
+		Delete: rng.IntN(4) > 0, Age: time.Duration(limit()) * time.Second, Bytes: limit(),
+		LocalAge: time.Duration(limit()) * time.Second, LocalBytes: limit(),
+	}
 	s := State{Now: time.UnixMilli(1_000_000_000_000), Leading: rng.IntN(5) > 0, Tiered: rng.IntN(2) == 0, DiskPressure: rng.IntN(8) == 0}
 	base := cluster.Offset(rng.IntN(50))
 	for i := range rng.IntN(6) + 1 {

@@ -136,7 +136,7 @@ func checkMidway(t *testing.T, where string, cfg Config, all []recordbatch.Batch
 		require.GreaterOrEqual(t, l.EndOffset(), to, "%s: flushed records are there", where)
 		require.LessOrEqual(t, l.LocalStartOffset(), from, where)
 	}
-	var next = l.LocalStartOffset()
+	next := l.LocalStartOffset()
 	got := readAll(t, l, next, 4000)
 	for _, b := range got {
 		require.Equal(t, next, b.BaseOffset(), "%s: no gap", where)

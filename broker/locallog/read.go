@@ -157,8 +157,10 @@ func (l *Log) FindBatch(o cluster.Offset) (BatchInfo, error) {
 				return err
 			}
 			if ok {
-				out = BatchInfo{Base: h.Base, Next: h.Next, SegmentBase: seg.Base(), Position: h.Position,
-					Bytes: h.Bytes, LeaderEpoch: h.LeaderEpoch, MaxTimestamp: h.MaxTimestamp}
+				out = BatchInfo{
+					Base: h.Base, Next: h.Next, SegmentBase: seg.Base(), Position: h.Position,
+					Bytes: h.Bytes, LeaderEpoch: h.LeaderEpoch, MaxTimestamp: h.MaxTimestamp,
+				}
 				return nil
 			}
 		}

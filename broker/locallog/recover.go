@@ -140,8 +140,10 @@ func (l *Log) recoverOne(bases []cluster.Offset, i int, row []*segment.Segment) 
 		return s, true, nil
 	case r.Next > next:
 		s.Close()
-		return nil, false, &segment.CorruptError{File: s.LogName(), Position: s.Bytes(),
-			Cause: fmt.Errorf("offsets up to %d, the next segment starts at %d: %w", r.Next-1, next, segment.ErrUnordered)}
+		return nil, false, &segment.CorruptError{
+			File: s.LogName(), Position: s.Bytes(),
+			Cause: fmt.Errorf("offsets up to %d, the next segment starts at %d: %w", r.Next-1, next, segment.ErrUnordered),
+		}
 	case r.Next < next && durable < next:
 		return s, true, l.tearOff(bases[i+1:], r.Next)
 	}

@@ -118,8 +118,6 @@ func idempotent(id cluster.ProducerID, epoch cluster.ProducerEpoch, sequence int
 	}
 }
 
-func transactional(o *recordbatch.Options) { o.Transactional = true }
-
 // append appends one batch and waits for it.
 func (f *fixture) append(b []byte) AppendResult {
 	f.t.Helper()
@@ -138,8 +136,10 @@ func (f *fixture) try(b []byte, acks int16) (AppendResult, error) {
 }
 
 func consumer(offset cluster.Offset) ReadRequest {
-	return ReadRequest{Offset: offset, MaxBytes: 1 << 20, MinOneBatch: true, Replica: cluster.NoBroker,
-		CurrentLeaderEpoch: cluster.NoLeaderEpoch, LastFetchedEpoch: cluster.NoLeaderEpoch}
+	return ReadRequest{
+		Offset: offset, MaxBytes: 1 << 20, MinOneBatch: true, Replica: cluster.NoBroker,
+		CurrentLeaderEpoch: cluster.NoLeaderEpoch, LastFetchedEpoch: cluster.NoLeaderEpoch,
+	}
 }
 
 // read reads as the fetch handler does: locally, else remotely.

@@ -59,7 +59,7 @@ func (p *Partition) ListOffset(ctx context.Context, req ListOffsetRequest) (List
 	case err != nil:
 		return noOffset, err
 	case ok:
-		return ListOffsetResult{Offset: found.Offset, Timestamp: found.Timestamp, LeaderEpoch: found.LeaderEpoch}, nil
+		return ListOffsetResult(found), nil
 	case req.Replica < 0 && b.mark < r.epochStart:
 		return noOffset, p.notAvailable(b, r)
 	}

@@ -69,10 +69,18 @@ func TestMarkersAreKafkas(t *testing.T) {
 		stamp   int64
 		marker  recordbatch.Marker
 	}{
-		{"commit", recordbatch.Options{BaseOffset: 100, LeaderEpoch: 5, Producer: &recordbatch.Producer{ID: 4000, Epoch: 2}},
-			1700000000123, recordbatch.Marker{Type: recordbatch.ControlCommit, CoordinatorEpoch: 11}},
-		{"abort", recordbatch.Options{BaseOffset: 101, LeaderEpoch: 5, Producer: &recordbatch.Producer{ID: 4001, Epoch: 0}},
-			1700000000124, recordbatch.Marker{Type: recordbatch.ControlAbort, CoordinatorEpoch: 12}},
+		{
+			"commit",
+			recordbatch.Options{BaseOffset: 100, LeaderEpoch: 5, Producer: &recordbatch.Producer{ID: 4000, Epoch: 2}},
+			1700000000123,
+			recordbatch.Marker{Type: recordbatch.ControlCommit, CoordinatorEpoch: 11},
+		},
+		{
+			"abort",
+			recordbatch.Options{BaseOffset: 101, LeaderEpoch: 5, Producer: &recordbatch.Producer{ID: 4001, Epoch: 0}},
+			1700000000124,
+			recordbatch.Marker{Type: recordbatch.ControlAbort, CoordinatorEpoch: 12},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := kafkaBatch(t, c.name)

@@ -1,6 +1,7 @@
 package recordbatch
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -136,7 +137,7 @@ func (e *RejectedError) add(reason error, index int32, message string) *Rejected
 	if e == nil {
 		e = &RejectedError{Reason: reason}
 	}
-	if reason == ErrInvalidTimestamp {
+	if errors.Is(reason, ErrInvalidTimestamp) {
 		e.Reason = reason
 	}
 	if len(e.Records) < RecordErrorsMax {

@@ -133,8 +133,10 @@ func (d *Dirs) lock(name string, known bool) (io.Closer, error) {
 }
 
 func missing(name string) error {
-	return &DirError{Dir: name, Reason: "it held data of this node and is now empty or missing",
-		Remedy: "mount its disk; to give its data up, remove its entry from " + knownDirsName + " in metadata.log.dir"}
+	return &DirError{
+		Dir: name, Reason: "it held data of this node and is now empty or missing",
+		Remedy: "mount its disk; to give its data up, remove its entry from " + knownDirsName + " in metadata.log.dir",
+	}
 }
 
 // check reads what the directory says of itself.

@@ -117,8 +117,10 @@ func New(cfg Config) *Manager {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	m := &Manager{cfg: cfg, fs: cfg.FS, self: cluster.BrokerID(cfg.Broker.NodeID), handles: cfg.Handles,
-		recent: locallog.NewRecent(0), retry: map[cluster.TopicPartition]struct{}{}}
+	m := &Manager{
+		cfg: cfg, fs: cfg.FS, self: cluster.BrokerID(cfg.Broker.NodeID), handles: cfg.Handles,
+		recent: locallog.NewRecent(0), retry: map[cluster.TopicPartition]struct{}{},
+	}
 	if m.handles == nil {
 		m.handles, m.ownsHand = disk.NewHandleCache(cfg.FS, handlesMax), true
 	}

@@ -170,15 +170,19 @@ func (r *tier) LiveBytes(cluster.TopicPartition) int64 { return 0 }
 func (r *tier) Read(context.Context, cluster.TopicPartition, partition.RemoteRead) (partition.RemoteSlice, error) {
 	return partition.RemoteSlice{}, errNoObjects
 }
+
 func (r *tier) OffsetForTimestamp(context.Context, cluster.TopicPartition, int64, cluster.Offset) (partition.TimestampOffset, bool, error) {
 	return partition.TimestampOffset{}, false, errNoObjects
 }
+
 func (r *tier) EpochEnd(cluster.TopicPartition, cluster.LeaderEpoch) (cluster.LeaderEpoch, cluster.Offset, bool) {
 	return cluster.NoLeaderEpoch, cluster.NoOffset, false
 }
+
 func (r *tier) Aborted(context.Context, cluster.TopicPartition, cluster.Offset, cluster.Offset) ([]producerstate.AbortedTxn, error) {
 	return nil, errNoObjects
 }
+
 func (r *tier) State(context.Context, cluster.TopicPartition) (partition.RemoteState, error) {
 	return partition.RemoteState{}, errNoObjects
 }

@@ -161,8 +161,10 @@ func TestBadIndexesAreFoundAndMadeAnew(t *testing.T) {
 				_, err = OpenActive(w, 0, testInterval)
 				require.ErrorIs(t, err, ErrNeedsRecovery)
 
-				s, r, err := Recover(w, 0, RecoverOptions{IntervalBytes: testInterval, DurableBelow: 5000,
-					Visit: func(Located) (*producerstate.AbortedTxn, error) { return nil, nil }})
+				s, r, err := Recover(w, 0, RecoverOptions{
+					IntervalBytes: testInterval, DurableBelow: 5000,
+					Visit: func(Located) (*producerstate.AbortedTxn, error) { return nil, nil },
+				})
 				require.NoError(t, err)
 				require.Zero(t, r.CutBytes)
 				require.Equal(t, headers[len(headers)-1].Next, r.Next)
@@ -251,8 +253,10 @@ func TestTruncatedFilesAreCutAtEveryLength(t *testing.T) {
 	require.NoError(t, err)
 	for n := 0; n < len(good); n += 13 {
 		require.NoError(t, disk.WriteFileUnsynced(w.FS, s.LogName(), good[:n]))
-		s, r, err := Recover(w, 0, RecoverOptions{IntervalBytes: testInterval,
-			Visit: func(Located) (*producerstate.AbortedTxn, error) { return nil, nil }})
+		s, r, err := Recover(w, 0, RecoverOptions{
+			IntervalBytes: testInterval,
+			Visit:         func(Located) (*producerstate.AbortedTxn, error) { return nil, nil },
+		})
 		require.NoError(t, err)
 		want := int64(0)
 		for _, h := range headers {
@@ -380,8 +384,10 @@ func FuzzLog(f *testing.F) {
 		require.NoError(t, fs.MkdirAll(testDir))
 		w := Where{FS: fs, Dir: testDir, Handles: disk.NewHandleCache(fs, 4)}
 		require.NoError(t, disk.WriteFileUnsynced(fs, testDir+"/"+Name(0, LogSuffix), data))
-		s, _, err := Recover(w, 0, RecoverOptions{IntervalBytes: 64,
-			Visit: func(Located) (*producerstate.AbortedTxn, error) { return nil, nil }})
+		s, _, err := Recover(w, 0, RecoverOptions{
+			IntervalBytes: 64,
+			Visit:         func(Located) (*producerstate.AbortedTxn, error) { return nil, nil },
+		})
 		require.NoError(t, err)
 		kept, err := disk.ReadFile(fs, s.LogName())
 		require.NoError(t, err)

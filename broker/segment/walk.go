@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -136,7 +137,7 @@ func Batches(src io.ReaderAt, size int64, from int64, base cluster.Offset, name 
 				err = fmt.Errorf("offsets %d to %d, want from %d: %w", b.BaseOffset(), b.LastOffset(), base, ErrUnordered)
 			}
 			if err != nil {
-				if _, read := err.(readError); !read {
+				if !errors.As(err, new(readError)) {
 					err = &CorruptError{name, pos, err}
 				}
 				yield(Located{Position: pos}, err)

@@ -35,15 +35,20 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "strandline_connections", Help: "Open client connections."}),
+			Name: "strandline_connections", Help: "Open client connections.",
+		}),
 		accepted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "strandline_connections_accepted_total", Help: "Client connections accepted."}),
+			Name: "strandline_connections_accepted_total", Help: "Client connections accepted.",
+		}),
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "strandline_connections_closed_total", Help: "Client connections closed, by reason."}, []string{"reason"}),
+			Name: "strandline_connections_closed_total", Help: "Client connections closed, by reason.",
+		}, []string{"reason"}),
 		received: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "strandline_request_bytes_total", Help: "Bytes of requests received."}),
+			Name: "strandline_request_bytes_total", Help: "Bytes of requests received.",
+		}),
 		limits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "strandline_limit_hits_total", Help: "How often a limit was hit, by limit."}, []string{"limit"}),
+			Name: "strandline_limit_hits_total", Help: "How often a limit was hit, by limit.",
+		}, []string{"limit"}),
 	}
 	latency := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "strandline_request_duration_seconds",

@@ -559,7 +559,8 @@ func TestLimitsAreCountedTogetherWithOthers(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	a := NewMetrics(reg)
 	shared := register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "strandline_limit_hits_total", Help: "How often a limit was hit, by limit."}, []string{"limit"}))
+		Name: "strandline_limit_hits_total", Help: "How often a limit was hit, by limit.",
+	}, []string{"limit"}))
 	shared.WithLabelValues("other").Inc()
 	a.LimitHit("other")
 	require.Equal(t, 2.0, valueOf(t, shared.WithLabelValues("other")))

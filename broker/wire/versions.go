@@ -39,38 +39,68 @@ type API struct {
 func (a *API) IsFlexible(version int16) bool { return version >= a.Flexible }
 
 var table = [...]API{
-	{Key: KeyProduce, Name: "Produce", Min: 3, Max: 13, AdvertisedMin: 0, Flexible: 9,
-		fields: shape("str? i16 i32 [ str@-12 uuid@13- [ i32 bytes? ] ]")},
-	{Key: KeyFetch, Name: "Fetch", Min: 4, Max: 18, AdvertisedMin: 4, Flexible: 12,
+	{
+		Key: KeyProduce, Name: "Produce", Min: 3, Max: 13, AdvertisedMin: 0, Flexible: 9,
+		fields: shape("str? i16 i32 [ str@-12 uuid@13- [ i32 bytes? ] ]"),
+	},
+	{
+		Key: KeyFetch, Name: "Fetch", Min: 4, Max: 18, AdvertisedMin: 4, Flexible: 12,
 		fields: shape("i32@-14 i32 i32 i32 i8 i32@7- i32@7- " +
 			"[ str@-12 uuid@13- [ i32 i32@9- i64 i32@12- i64@5- i32 ] ] " +
-			"[ str@-12 uuid@13- ( i32 ) ]@7- str@11-")},
-	{Key: KeyListOffsets, Name: "ListOffsets", Min: 1, Max: 11, AdvertisedMin: 1, Flexible: 6,
-		fields: shape("i32 i8@2- [ str [ i32 i32@4- i64 ] ] i32@10-")},
-	{Key: KeyMetadata, Name: "Metadata", Min: 0, Max: 13, AdvertisedMin: 0, Flexible: 9,
-		fields: shape("[ uuid@10- str@-9 str?@10- ] i8@4- i8@8-10 i8@8-")},
-	{Key: KeyAPIVersions, Name: "ApiVersions", Min: 0, Max: 5, AdvertisedMin: 0, Flexible: 3,
-		fields: shape("str@3- str@3- str?@5- i32@5-")},
-	{Key: KeyCreateTopics, Name: "CreateTopics", Min: 2, Max: 7, AdvertisedMin: 2, Flexible: 5,
-		fields: shape("[ str i32 i16 [ i32 ( i32 ) ] [ str str? ] ] i32 i8")},
-	{Key: KeyDeleteTopics, Name: "DeleteTopics", Min: 1, Max: 6, AdvertisedMin: 1, Flexible: 4,
-		fields: shape("( str )@-5 [ str? uuid ]@6- i32")},
-	{Key: KeyDeleteRecords, Name: "DeleteRecords", Min: 0, Max: 2, AdvertisedMin: 0, Flexible: 2,
-		fields: shape("[ str [ i32 i64 ] ] i32")},
-	{Key: KeyInitProducerID, Name: "InitProducerId", Min: 0, Max: 5, AdvertisedMin: 0, Flexible: 2,
-		fields: shape("str? i32 i64@3- i16@3-")},
-	{Key: KeyOffsetForLeaderEpoch, Name: "OffsetForLeaderEpoch", Min: 2, Max: 4, AdvertisedMin: 2, Flexible: 4,
-		fields: shape("i32@3- [ str [ i32 i32 i32 ] ]")},
-	{Key: KeyDescribeConfigs, Name: "DescribeConfigs", Min: 1, Max: 4, AdvertisedMin: 1, Flexible: 4,
-		fields: shape("[ i8 str ( str ) ] i8 i8@3-")},
-	{Key: KeyCreatePartitions, Name: "CreatePartitions", Min: 0, Max: 3, AdvertisedMin: 0, Flexible: 2,
-		fields: shape("[ str i32 [ ( i32 ) ] ] i32 i8")},
-	{Key: KeyIncrementalAlterConfigs, Name: "IncrementalAlterConfigs", Min: 0, Max: 1, AdvertisedMin: 0, Flexible: 1,
-		fields: shape("[ i8 str [ str i8 str? ] ] i8")},
-	{Key: KeyDescribeCluster, Name: "DescribeCluster", Min: 0, Max: 2, AdvertisedMin: 0, Flexible: 0,
-		fields: shape("i8 i8@1- i8@2-")},
-	{Key: KeyDescribeTopicPartitions, Name: "DescribeTopicPartitions", Min: 0, Max: 0, AdvertisedMin: 0, Flexible: 0,
-		fields: shape("[ str ] i32 { str i32 }")},
+			"[ str@-12 uuid@13- ( i32 ) ]@7- str@11-"),
+	},
+	{
+		Key: KeyListOffsets, Name: "ListOffsets", Min: 1, Max: 11, AdvertisedMin: 1, Flexible: 6,
+		fields: shape("i32 i8@2- [ str [ i32 i32@4- i64 ] ] i32@10-"),
+	},
+	{
+		Key: KeyMetadata, Name: "Metadata", Min: 0, Max: 13, AdvertisedMin: 0, Flexible: 9,
+		fields: shape("[ uuid@10- str@-9 str?@10- ] i8@4- i8@8-10 i8@8-"),
+	},
+	{
+		Key: KeyAPIVersions, Name: "ApiVersions", Min: 0, Max: 5, AdvertisedMin: 0, Flexible: 3,
+		fields: shape("str@3- str@3- str?@5- i32@5-"),
+	},
+	{
+		Key: KeyCreateTopics, Name: "CreateTopics", Min: 2, Max: 7, AdvertisedMin: 2, Flexible: 5,
+		fields: shape("[ str i32 i16 [ i32 ( i32 ) ] [ str str? ] ] i32 i8"),
+	},
+	{
+		Key: KeyDeleteTopics, Name: "DeleteTopics", Min: 1, Max: 6, AdvertisedMin: 1, Flexible: 4,
+		fields: shape("( str )@-5 [ str? uuid ]@6- i32"),
+	},
+	{
+		Key: KeyDeleteRecords, Name: "DeleteRecords", Min: 0, Max: 2, AdvertisedMin: 0, Flexible: 2,
+		fields: shape("[ str [ i32 i64 ] ] i32"),
+	},
+	{
+		Key: KeyInitProducerID, Name: "InitProducerId", Min: 0, Max: 5, AdvertisedMin: 0, Flexible: 2,
+		fields: shape("str? i32 i64@3- i16@3-"),
+	},
+	{
+		Key: KeyOffsetForLeaderEpoch, Name: "OffsetForLeaderEpoch", Min: 2, Max: 4, AdvertisedMin: 2, Flexible: 4,
+		fields: shape("i32@3- [ str [ i32 i32 i32 ] ]"),
+	},
+	{
+		Key: KeyDescribeConfigs, Name: "DescribeConfigs", Min: 1, Max: 4, AdvertisedMin: 1, Flexible: 4,
+		fields: shape("[ i8 str ( str ) ] i8 i8@3-"),
+	},
+	{
+		Key: KeyCreatePartitions, Name: "CreatePartitions", Min: 0, Max: 3, AdvertisedMin: 0, Flexible: 2,
+		fields: shape("[ str i32 [ ( i32 ) ] ] i32 i8"),
+	},
+	{
+		Key: KeyIncrementalAlterConfigs, Name: "IncrementalAlterConfigs", Min: 0, Max: 1, AdvertisedMin: 0, Flexible: 1,
+		fields: shape("[ i8 str [ str i8 str? ] ] i8"),
+	},
+	{
+		Key: KeyDescribeCluster, Name: "DescribeCluster", Min: 0, Max: 2, AdvertisedMin: 0, Flexible: 0,
+		fields: shape("i8 i8@1- i8@2-"),
+	},
+	{
+		Key: KeyDescribeTopicPartitions, Name: "DescribeTopicPartitions", Min: 0, Max: 0, AdvertisedMin: 0, Flexible: 0,
+		fields: shape("[ str ] i32 { str i32 }"),
+	},
 }
 
 // byKey finds the rows; -1 is none.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -397,14 +396,6 @@ func (n *Node) tierWord() string {
 	default:
 		return "starting"
 	}
-}
-
-func (n *Node) bootstrap() string {
-	if len(n.line.Listeners) == 0 {
-		return ""
-	}
-	_, addr, _ := strings.Cut(n.line.Listeners[0], "://")
-	return addr
 }
 
 // Image is the cluster as this node sees it.

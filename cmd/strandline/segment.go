@@ -15,13 +15,15 @@ import (
 )
 
 func newSegment() *cobra.Command {
-	cmd := &cobra.Command{Use: "segment", Short: "Look into files of a log directory", Args: cobra.ArbitraryArgs,
+	cmd := &cobra.Command{
+		Use: "segment", Short: "Look into files of a log directory", Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("unknown command %q for `strandline segment`", args[0])
 			}
 			return cmd.Help()
-		}}
+		},
+	}
 	var deep bool
 	var output string
 	dump := &cobra.Command{

@@ -13,19 +13,25 @@ import (
 )
 
 func newTier(c *clientFlags) *cobra.Command {
-	cmd := &cobra.Command{Use: "tier", Short: "Look at the object-storage tier", Args: cobra.ArbitraryArgs,
+	cmd := &cobra.Command{
+		Use: "tier", Short: "Look at the object-storage tier", Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("unknown command %q for `strandline tier`", args[0])
 			}
 			return cmd.Help()
-		}}
+		},
+	}
 	c.add(cmd)
 	cmd.AddCommand(
-		&cobra.Command{Use: "status [TOPIC]", Short: "Show what is local, remote and waiting to be uploaded", Args: cobra.MaximumNArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error { return tierStatus(cmd.Context(), c, args) }},
-		&cobra.Command{Use: "ls [TOPIC]", Short: "List the remote segments of the catalog", Args: cobra.MaximumNArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error { return tierList(cmd.Context(), c, args) }})
+		&cobra.Command{
+			Use: "status [TOPIC]", Short: "Show what is local, remote and waiting to be uploaded", Args: cobra.MaximumNArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error { return tierStatus(cmd.Context(), c, args) },
+		},
+		&cobra.Command{
+			Use: "ls [TOPIC]", Short: "List the remote segments of the catalog", Args: cobra.MaximumNArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error { return tierList(cmd.Context(), c, args) },
+		})
 	return cmd
 }
 

@@ -94,8 +94,10 @@ func TestKafkaProducersConsumersOffsets(t *testing.T) {
 func TestKafkaBrokerAPIVersions(t *testing.T) {
 	s := kit.Start(t, nil)
 	out := tool(t, s, "", "BrokerApiVersionsCommand")
-	for _, want := range []string{"Produce(0): 0 to 13", "Fetch(1): 4 to 18", "ListOffsets(2): 1 to 11", "Metadata(3): 0 to 13",
-		"ApiVersions(18): 0 to 5", "CreateTopics(19): 2 to 7", "DeleteTopics(20): 1 to 6", "DeleteRecords(21): 0 to 2"} {
+	for _, want := range []string{
+		"Produce(0): 0 to 13", "Fetch(1): 4 to 18", "ListOffsets(2): 1 to 11", "Metadata(3): 0 to 13",
+		"ApiVersions(18): 0 to 5", "CreateTopics(19): 2 to 7", "DeleteTopics(20): 1 to 6", "DeleteRecords(21): 0 to 2",
+	} {
 		require.Contains(t, out, want)
 	}
 	require.Contains(t, out, "JoinGroup(11): UNSUPPORTED", "what is not served is not advertised")

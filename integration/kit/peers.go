@@ -31,8 +31,10 @@ func KafkaTool(t testing.TB, stdin, class string, args ...string) (stdout, stder
 	t.Helper()
 	libs := kafkaLibs(t)
 	java := Tool(t, "java")
-	return run(stdin, java, append([]string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-Dlog4j2.configurationFile=" + filepath.Join(libs, "log4j2.yaml"), "-cp", libs + "/*", class}, args...)...)
+	return run(stdin, java, append([]string{
+		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-Dlog4j2.configurationFile=" + filepath.Join(libs, "log4j2.yaml"), "-cp", libs + "/*", class,
+	}, args...)...)
 }
 
 // Kcat runs kcat.

@@ -17,8 +17,10 @@ import (
 func manifestKeys(t *testing.T, m *kit.MinIO, prefix, clusterID string, topic cluster.TopicID, partitions int) []string {
 	t.Helper()
 	ctx := context.Background()
-	store, err := drivers.Open(ctx, drivers.Config{URL: "s3://" + m.Bucket + "/" + prefix, Endpoint: "http://" + m.Addr, Region: "us-east-1",
-		PathStyle: true, AccessKeyID: kit.MinIOUser, SecretAccessKey: kit.MinIOPassword})
+	store, err := drivers.Open(ctx, drivers.Config{
+		URL: "s3://" + m.Bucket + "/" + prefix, Endpoint: "http://" + m.Addr, Region: "us-east-1",
+		PathStyle: true, AccessKeyID: kit.MinIOUser, SecretAccessKey: kit.MinIOPassword,
+	})
 	require.NoError(t, err)
 	defer store.Close()
 	layout, err := manifest.NewOwnership(manifest.OwnershipConfig{Store: store, ClusterID: clusterID}).Check(ctx)

@@ -40,8 +40,10 @@ func workload(seed uint64, count int) []operation {
 			continue
 		}
 		n := 1 + r.IntN(3)*r.IntN(12)
-		b := recordbatch.NewBuilder(recordbatch.Options{Codec: codecs[r.IntN(len(codecs))],
-			Producer: &recordbatch.Producer{ID: cluster.ProducerID(900 + int64(p)), Epoch: 0, BaseSequence: sequence[p]}})
+		b := recordbatch.NewBuilder(recordbatch.Options{
+			Codec:    codecs[r.IntN(len(codecs))],
+			Producer: &recordbatch.Producer{ID: cluster.ProducerID(900 + int64(p)), Epoch: 0, BaseSequence: sequence[p]},
+		})
 		for range n {
 			value := make([]byte, r.IntN(700))
 			for i := range value {

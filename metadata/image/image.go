@@ -214,8 +214,12 @@ type Feature struct {
 // is off.
 func FirstFeatures() []Feature {
 	return []Feature{
-		{VersionFeature, 1}, {ELRFeature, 1},
-		{GroupFeature, 0}, {TransactionFeature, 0}, {ShareFeature, 0}, {StreamsFeature, 0},
+		{VersionFeature, 1},
+		{ELRFeature, 1},
+		{GroupFeature, 0},
+		{TransactionFeature, 0},
+		{ShareFeature, 0},
+		{StreamsFeature, 0},
 	}
 }
 

@@ -127,8 +127,10 @@ func openDirectory(fs disk.FS, dir string, node cluster.BrokerID) (*directory, e
 	var locked *disk.LockedError
 	switch {
 	case errors.As(err, &locked) && locked.PID != 0:
-		return nil, &DirError{Dir: d.path, Reason: fmt.Sprintf("it is locked by process %d", locked.PID),
-			Remedy: "stop that process, or give this node directories of its own", Cause: err}
+		return nil, &DirError{
+			Dir: d.path, Reason: fmt.Sprintf("it is locked by process %d", locked.PID),
+			Remedy: "stop that process, or give this node directories of its own", Cause: err,
+		}
 	case err != nil:
 		return nil, &DirError{Dir: d.path, Reason: fmt.Sprintf("it cannot be locked: %v", err), Cause: err}
 	}

@@ -14,8 +14,10 @@ func TestCopyLag(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	segment := locallog.SegmentInfo{Base: 0, Next: 10, Bytes: 100, Sealed: true, MaxTimestamp: now.Add(-time.Minute).UnixMilli(), Modified: now.Add(-30 * time.Second)}
 	lagging := func(lag time.Duration, bytes int64) config.Topic {
-		return config.Topic{Tiered: true, RetentionTime: config.Forever, RetentionBytes: config.Unlimited,
-			LocalRetentionTime: config.Forever, LocalRetentionBytes: config.Unlimited, TierCopyLag: lag, TierCopyLagBytes: bytes}
+		return config.Topic{
+			Tiered: true, RetentionTime: config.Forever, RetentionBytes: config.Unlimited,
+			LocalRetentionTime: config.Forever, LocalRetentionBytes: config.Unlimited, TierCopyLag: lag, TierCopyLagBytes: bytes,
+		}
 	}
 	local := lagging(config.Forever, -1)
 	local.LocalRetentionTime = 50 * time.Second

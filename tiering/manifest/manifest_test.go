@@ -355,8 +355,10 @@ func TestClaimsRace(t *testing.T) {
 }
 
 func TestOwnerObjects(t *testing.T) {
-	for _, bad := range []string{"", "{}", "[]", `{"format":1,"clusterId":"c","locationId":"a/b","generation":1}`,
-		`{"format":1,"clusterId":"c","locationId":"..","generation":1}`, `{"format":1,"clusterId":"c","locationId":"l"}`} {
+	for _, bad := range []string{
+		"", "{}", "[]", `{"format":1,"clusterId":"c","locationId":"a/b","generation":1}`,
+		`{"format":1,"clusterId":"c","locationId":"..","generation":1}`, `{"format":1,"clusterId":"c","locationId":"l"}`,
+	} {
 		_, err := DecodeOwner("k", []byte(bad))
 		require.ErrorIs(t, err, ErrCorrupt, bad)
 	}

@@ -84,8 +84,10 @@ var errShortBody = errors.New("the body is shorter than its size")
 
 // onlyReader and onlyWriter hide WriterTo and ReaderFrom, so that io.CopyBuffer
 // uses the buffer it is given.
-type onlyReader struct{ io.Reader }
-type onlyWriter struct{ io.Writer }
+type (
+	onlyReader struct{ io.Reader }
+	onlyWriter struct{ io.Writer }
+)
 
 // CRC32CCombiner is CombineCRC32C for many pieces of the same few lengths, whose
 // operators it keeps. The zero value is the checksum of nothing.

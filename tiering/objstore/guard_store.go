@@ -113,9 +113,11 @@ func (a *attempt) outcome(err error) error {
 	if errors.As(err, &e) && e.Class != ErrUnavailable && e.Class != ErrStalled {
 		return err // the store had answered
 	}
-	return &Error{Op: a.verb, Key: a.key, Endpoint: a.g.Location().Endpoint, Bucket: a.g.Location().Bucket, Class: ErrStalled,
+	return &Error{
+		Op: a.verb, Key: a.key, Endpoint: a.g.Location().Endpoint, Bucket: a.g.Location().Bucket, Class: ErrStalled,
 		Cause:  fmt.Errorf("cut after %v", time.Since(a.start).Round(time.Millisecond)),
-		Remedy: "the store or the network is too slow; remote.store.request.timeout.ms is the time allowed without progress"}
+		Remedy: "the store or the network is too slow; remote.store.request.timeout.ms is the time allowed without progress",
+	}
 }
 
 // end frees the slot and counts the request.

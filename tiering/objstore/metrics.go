@@ -70,9 +70,17 @@ func result(err error) string {
 		class error
 		label string
 	}{
-		{ErrNotFound, "not_found"}, {ErrExists, "exists"}, {ErrAccess, "access"}, {ErrNoBucket, "no_bucket"},
-		{ErrRange, "range"}, {ErrChecksum, "checksum"}, {ErrThrottled, "throttled"}, {ErrStalled, "timeout"},
-		{ErrUnavailable, "unavailable"}, {ErrConflict, "conflict"}, {ErrFull, "full"},
+		{ErrNotFound, "not_found"},
+		{ErrExists, "exists"},
+		{ErrAccess, "access"},
+		{ErrNoBucket, "no_bucket"},
+		{ErrRange, "range"},
+		{ErrChecksum, "checksum"},
+		{ErrThrottled, "throttled"},
+		{ErrStalled, "timeout"},
+		{ErrUnavailable, "unavailable"},
+		{ErrConflict, "conflict"},
+		{ErrFull, "full"},
 	} {
 		if errors.Is(err, c.class) {
 			return c.label

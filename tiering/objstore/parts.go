@@ -112,8 +112,10 @@ func sendAndComplete(ctx context.Context, s Store, up PartUploader, run stepRunn
 		return Info{}, err
 	}
 	if o.HasCRC && o.CRC32C != crc {
-		return Info{}, &Error{Op: VerbPut, Key: u.Key, Class: ErrChecksum,
-			Cause: fmt.Errorf("the body has CRC32C %08x, %08x was promised", crc, o.CRC32C)}
+		return Info{}, &Error{
+			Op: VerbPut, Key: u.Key, Class: ErrChecksum,
+			Cause: fmt.Errorf("the body has CRC32C %08x, %08x was promised", crc, o.CRC32C),
+		}
 	}
 	o.CRC32C, o.HasCRC = crc, true
 	var info Info

@@ -533,8 +533,10 @@ func TestFileNames(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, k, got)
 	require.EqualValues(t, 9, serial)
-	for _, bad := range []string{"", ".chunk", "x.chunk", name + ".chunk", name[:len(name)-1], "0" + name, ".lock",
-		fileName(Key{Object: k.Object}, 1)} {
+	for _, bad := range []string{
+		"", ".chunk", "x.chunk", name + ".chunk", name[:len(name)-1], "0" + name, ".lock",
+		fileName(Key{Object: k.Object}, 1),
+	} {
 		_, _, ok := parseFileName(bad)
 		require.False(t, ok, bad)
 	}

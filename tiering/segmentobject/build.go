@@ -92,8 +92,10 @@ func assemble(src Source, sc *scanner, chunks []uint32) *Object {
 		{SectionProducerSnapshot, src.ProducerSnapshot, 0},
 		{SectionEpochs, epochs, epochCount},
 	} {
-		f.Sections = append(f.Sections, Section{Type: s.t, Flags: mandatory, Position: src.Bytes + int64(len(tail)),
-			Bytes: int64(len(s.b)), CRC32C: objstore.CRC32C(s.b), Count: s.count})
+		f.Sections = append(f.Sections, Section{
+			Type: s.t, Flags: mandatory, Position: src.Bytes + int64(len(tail)),
+			Bytes: int64(len(s.b)), CRC32C: objstore.CRC32C(s.b), Count: s.count,
+		})
 		tail = append(tail, s.b...)
 	}
 	f.BodyCRC32C = f.bodyCRC()

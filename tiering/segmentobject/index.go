@@ -142,8 +142,10 @@ func parseIndex(key string, b []byte, objectBytes int64) (*Index, error) {
 
 // take enters a section whose checksum is right.
 func (x *Index) take(s Section, data []byte) error {
-	entryBytes := map[SectionType]int64{SectionOffsets: offsetEntryBytes, SectionTimes: timeEntryBytes,
-		SectionAborted: abortedBytes, SectionEpochs: epochBytes}[s.Type]
+	entryBytes := map[SectionType]int64{
+		SectionOffsets: offsetEntryBytes, SectionTimes: timeEntryBytes,
+		SectionAborted: abortedBytes, SectionEpochs: epochBytes,
+	}[s.Type]
 	if s.Bytes != int64(s.Count)*entryBytes && entryBytes != 0 {
 		return corrupt(x.key, s.Position, "section of type %d: %d bytes for %d entries", s.Type, s.Bytes, s.Count)
 	}

@@ -49,9 +49,13 @@ type scanStats struct {
 }
 
 func newScanner(key string, base, end cluster.Offset, sparse bool, bytes int64) *scanner {
-	return &scanner{key: key, base: base, end: end, sparse: sparse, bytes: bytes, next: base, timed: recordbatch.NoTimestamp,
-		stats: scanStats{minTimestamp: recordbatch.NoTimestamp, maxTimestamp: recordbatch.NoTimestamp,
-			firstEpoch: cluster.NoLeaderEpoch, lastEpoch: cluster.NoLeaderEpoch}}
+	return &scanner{
+		key: key, base: base, end: end, sparse: sparse, bytes: bytes, next: base, timed: recordbatch.NoTimestamp,
+		stats: scanStats{
+			minTimestamp: recordbatch.NoTimestamp, maxTimestamp: recordbatch.NoTimestamp,
+			firstEpoch: cluster.NoLeaderEpoch, lastEpoch: cluster.NoLeaderEpoch,
+		},
+	}
 }
 
 // feed takes the next bytes.

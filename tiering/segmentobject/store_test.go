@@ -18,8 +18,10 @@ import (
 // TestThroughMinIO uploads an object in parts to a real store and serves it.
 func TestThroughMinIO(t *testing.T) {
 	m := objstoretest.StartMinIO(t)
-	driver, err := s3.Open(t.Context(), s3.Config{Bucket: m.NewBucket(t), Endpoint: m.Endpoint, PathStyle: true,
-		AccessKeyID: m.AccessKey, SecretAccessKey: m.SecretKey, PartBytes: s3.MinPartBytes})
+	driver, err := s3.Open(t.Context(), s3.Config{
+		Bucket: m.NewBucket(t), Endpoint: m.Endpoint, PathStyle: true,
+		AccessKeyID: m.AccessKey, SecretAccessKey: m.SecretKey, PartBytes: s3.MinPartBytes,
+	})
 	require.NoError(t, err)
 	store := &countingStore{Store: objstore.NewGuard(driver, objstore.GuardConfig{})}
 	t.Cleanup(func() { _ = store.Close() })

@@ -53,8 +53,10 @@ func Open(ctx context.Context, cfg Config) (objstore.Store, error) {
 	switch cfg.Driver {
 	case "", "aws":
 	case "minio":
-		return nil, &objstore.Error{Bucket: loc.Bucket, Class: objstore.ErrInvalid,
-			Cause: fmt.Errorf("remote.store.driver=minio is not built in yet"), Remedy: "the driver aws speaks to MinIO as well: leave remote.store.driver out"}
+		return nil, &objstore.Error{
+			Bucket: loc.Bucket, Class: objstore.ErrInvalid,
+			Cause: fmt.Errorf("remote.store.driver=minio is not built in yet"), Remedy: "the driver aws speaks to MinIO as well: leave remote.store.driver out",
+		}
 	default:
 		return nil, &objstore.Error{Bucket: loc.Bucket, Class: objstore.ErrInvalid, Cause: fmt.Errorf("remote.store.driver=%q: want aws", cfg.Driver)}
 	}

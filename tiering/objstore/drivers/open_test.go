@@ -19,8 +19,10 @@ func TestOpenByURL(t *testing.T) {
 		{drivers.Config{URL: "mem:"}, objstore.Location{Scheme: "mem"}},
 		{drivers.Config{URL: "file://" + dir}, objstore.Location{Scheme: "file", Bucket: dir}},
 		{drivers.Config{URL: "file:///x/y", FS: disk.NewCrash(1)}, objstore.Location{Scheme: "file", Bucket: "/x/y"}},
-		{drivers.Config{URL: "s3://my-bucket/a/b/", Endpoint: "http://127.0.0.1:9000", AccessKeyID: "a", SecretAccessKey: "b"},
-			objstore.Location{Scheme: "s3", Endpoint: "127.0.0.1:9000", Bucket: "my-bucket", Prefix: "a/b"}},
+		{
+			drivers.Config{URL: "s3://my-bucket/a/b/", Endpoint: "http://127.0.0.1:9000", AccessKeyID: "a", SecretAccessKey: "b"},
+			objstore.Location{Scheme: "s3", Endpoint: "127.0.0.1:9000", Bucket: "my-bucket", Prefix: "a/b"},
+		},
 		{drivers.Config{URL: "s3://my-bucket", Region: "eu-west-1"}, objstore.Location{Scheme: "s3", Bucket: "my-bucket"}},
 	} {
 		g, err := drivers.OpenGuarded(t.Context(), c.cfg, objstore.GuardConfig{})

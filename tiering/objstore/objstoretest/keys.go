@@ -108,8 +108,10 @@ func testDelete(t *testing.T, _ Options, s objstore.Store) {
 
 func testInvalidKeys(t *testing.T, _ Options, s objstore.Store) {
 	put(t, s, key(s, "witness"), []byte("x"))
-	for _, k := range []string{"", "/", "a//b", "a/", "/a", ".", "a/../b", "a/./b", "nul\x00", "back\\slash", "new\nline", "\xff\xfe",
-		".strandline-tmp/x", "a/.strandline-tmp/x", strings.Repeat("x", 201), strings.Repeat("x/", 600) + "x"} {
+	for _, k := range []string{
+		"", "/", "a//b", "a/", "/a", ".", "a/../b", "a/./b", "nul\x00", "back\\slash", "new\nline", "\xff\xfe",
+		".strandline-tmp/x", "a/.strandline-tmp/x", strings.Repeat("x", 201), strings.Repeat("x/", 600) + "x",
+	} {
 		_, err := s.Put(t.Context(), k, objstore.NewBytesBody([]byte("x")), objstore.PutOptions{})
 		require.ErrorIs(t, err, objstore.ErrInvalidKey, "%q", k)
 		require.False(t, objstore.IsRetriable(err))

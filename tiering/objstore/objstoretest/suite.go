@@ -78,8 +78,10 @@ func Run(t *testing.T, o Options, open func(t *testing.T) objstore.Store) {
 }
 
 // brief are the tests that Options.Brief keeps.
-var brief = []string{"PutThenGetAndHead", "EmptyObject", "LargeObject", "PutIfAbsent", "PutIfAbsentLarge", "ChecksumIsVerified",
-	"ShortBody", "DeleteIsIdempotent", "SameObject"}
+var brief = []string{
+	"PutThenGetAndHead", "EmptyObject", "LargeObject", "PutIfAbsent", "PutIfAbsentLarge", "ChecksumIsVerified",
+	"ShortBody", "DeleteIsIdempotent", "SameObject",
+}
 
 func key(s objstore.Store, parts ...string) string { return s.Location().Key(parts...) }
 

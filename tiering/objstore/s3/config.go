@@ -143,12 +143,16 @@ func newClient(ctx context.Context, c Config) (*s3.Client, http.RoundTripper, er
 	}
 	cfg, err := awsconfig.LoadDefaultConfig(ctx, opts...)
 	if err != nil {
-		return nil, nil, &objstore.Error{Bucket: c.Bucket, Endpoint: c.Endpoint, Class: objstore.ErrAccess, Cause: err,
-			Remedy: "check the AWS configuration in the environment and in ~/.aws"}
+		return nil, nil, &objstore.Error{
+			Bucket: c.Bucket, Endpoint: c.Endpoint, Class: objstore.ErrAccess, Cause: err,
+			Remedy: "check the AWS configuration in the environment and in ~/.aws",
+		}
 	}
 	if cfg.Region == "" {
-		return nil, nil, &objstore.Error{Bucket: c.Bucket, Endpoint: c.Endpoint, Class: objstore.ErrInvalid,
-			Remedy: "set remote.store.region to the region of the bucket, or remote.store.endpoint for a store other than AWS"}
+		return nil, nil, &objstore.Error{
+			Bucket: c.Bucket, Endpoint: c.Endpoint, Class: objstore.ErrInvalid,
+			Remedy: "set remote.store.region to the region of the bucket, or remote.store.endpoint for a store other than AWS",
+		}
 	}
 	transport := c.Transport
 	if transport == nil {

@@ -44,8 +44,10 @@ func (s *Store) deleteBatch(ctx context.Context, keys []string) error {
 	for i := range keys {
 		ids[i] = types.ObjectIdentifier{Key: &keys[i]}
 	}
-	out, err := s.client.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &s.cfg.Bucket,
-		Delete: &types.Delete{Objects: ids, Quiet: aws.Bool(true)}}, s.deleteChecksum)
+	out, err := s.client.DeleteObjects(ctx, &s3.DeleteObjectsInput{
+		Bucket: &s.cfg.Bucket,
+		Delete: &types.Delete{Objects: ids, Quiet: aws.Bool(true)},
+	}, s.deleteChecksum)
 	var api smithy.APIError
 	if errors.As(err, &api) && (api.ErrorCode() == "NotImplemented" || api.ErrorCode() == "MethodNotAllowed") {
 		for _, key := range keys {

@@ -12,8 +12,10 @@ import (
 )
 
 func config(m *objstoretest.MinIO, bucket string) s3.Config {
-	return s3.Config{Bucket: bucket, Prefix: "pre/fix", Endpoint: m.Endpoint, PathStyle: true,
-		AccessKeyID: m.AccessKey, SecretAccessKey: m.SecretKey, PartBytes: s3.MinPartBytes}
+	return s3.Config{
+		Bucket: bucket, Prefix: "pre/fix", Endpoint: m.Endpoint, PathStyle: true,
+		AccessKeyID: m.AccessKey, SecretAccessKey: m.SecretKey, PartBytes: s3.MinPartBytes,
+	}
 }
 
 func open(t testing.TB, cfg s3.Config) *s3.Store {
@@ -42,8 +44,10 @@ func TestOnMinIO(t *testing.T) {
 func suite(t *testing.T, m *objstoretest.MinIO) {
 	for _, sum := range []s3.Checksum{s3.ChecksumAuto, s3.ChecksumCRC32C, s3.ChecksumSHA256, s3.ChecksumMD5, s3.ChecksumNone} {
 		t.Run(string(sum), func(t *testing.T) {
-			o := objstoretest.Options{Large: s3.MinPartBytes, DeniesRaces: true, Many: 170, Brief: sum != s3.ChecksumAuto,
-				SkipChecksums: sum != s3.ChecksumAuto && sum != s3.ChecksumCRC32C}
+			o := objstoretest.Options{
+				Large: s3.MinPartBytes, DeniesRaces: true, Many: 170, Brief: sum != s3.ChecksumAuto,
+				SkipChecksums: sum != s3.ChecksumAuto && sum != s3.ChecksumCRC32C,
+			}
 			objstoretest.Run(t, o, func(t *testing.T) objstore.Store {
 				cfg := config(m, m.NewBucket(t))
 				cfg.Checksum, cfg.PageKeys = sum, 50

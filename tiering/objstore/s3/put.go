@@ -145,9 +145,11 @@ func (s *Store) compareSum(op objstore.Verb, key string, got *string, want uint3
 	case s.cfg.Checksum != ChecksumAuto && s.cfg.Checksum != ChecksumCRC32C:
 		return nil
 	case got == nil && s.cfg.Checksum == ChecksumCRC32C:
-		return &objstore.Error{Op: op, Key: key, Endpoint: s.location.Endpoint, Bucket: s.cfg.Bucket, Class: objstore.ErrInvalid,
+		return &objstore.Error{
+			Op: op, Key: key, Endpoint: s.location.Endpoint, Bucket: s.cfg.Bucket, Class: objstore.ErrInvalid,
 			Cause:  errors.New("the store did not confirm the CRC32C"),
-			Remedy: "set remote.store.checksum to md5 or sha256 for this store"}
+			Remedy: "set remote.store.checksum to md5 or sha256 for this store",
+		}
 	case got == nil:
 		return nil
 	}
@@ -181,12 +183,16 @@ func (s *Store) BeginUpload(ctx context.Context, key string, size int64, o objst
 		return objstore.Upload{}, err
 	}
 	if size > s.cfg.PartBytes*maxParts {
-		return objstore.Upload{}, &objstore.Error{Op: objstore.VerbBegin, Key: key, Endpoint: s.location.Endpoint, Bucket: s.cfg.Bucket,
+		return objstore.Upload{}, &objstore.Error{
+			Op: objstore.VerbBegin, Key: key, Endpoint: s.location.Endpoint, Bucket: s.cfg.Bucket,
 			Class: objstore.ErrInvalid, Cause: fmt.Errorf("%d bytes in parts of %d are over %d parts", size, s.cfg.PartBytes, maxParts),
-			Remedy: "raise remote.store.part.size.bytes"}
+			Remedy: "raise remote.store.part.size.bytes",
+		}
 	}
-	in := &s3.CreateMultipartUploadInput{Bucket: &s.cfg.Bucket, Key: &key, ContentType: contentType(o),
-		StorageClass: types.StorageClass(s.cfg.StorageClass), Metadata: s.metadata(o)}
+	in := &s3.CreateMultipartUploadInput{
+		Bucket: &s.cfg.Bucket, Key: &key, ContentType: contentType(o),
+		StorageClass: types.StorageClass(s.cfg.StorageClass), Metadata: s.metadata(o),
+	}
 	switch s.cfg.Checksum {
 	case ChecksumAuto, ChecksumCRC32C:
 		in.ChecksumAlgorithm, in.ChecksumType = types.ChecksumAlgorithmCrc32c, types.ChecksumTypeFullObject
@@ -244,8 +250,10 @@ func (s *Store) CompleteUpload(ctx context.Context, u objstore.Upload, parts []o
 			done[i].ChecksumSHA256 = aws.String(p.Sum)
 		}
 	}
-	in := &s3.CompleteMultipartUploadInput{Bucket: &s.cfg.Bucket, Key: &u.Key, UploadId: &u.ID,
-		MultipartUpload: &types.CompletedMultipartUpload{Parts: done}}
+	in := &s3.CompleteMultipartUploadInput{
+		Bucket: &s.cfg.Bucket, Key: &u.Key, UploadId: &u.ID,
+		MultipartUpload: &types.CompletedMultipartUpload{Parts: done},
+	}
 	if crc {
 		in.ChecksumCRC32C, in.ChecksumType = aws.String(encodeCRC(o.CRC32C)), types.ChecksumTypeFullObject
 	}
