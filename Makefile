@@ -7,10 +7,11 @@ COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 TESTFLAGS ?=
 
-.PHONY: help build run test test-all test-long tools lint bench fuzz docs clean
+.PHONY: help build run test test-all tools lint bench docs clean \
+  test-long test-long-kill test-long-power test-long-tier test-long-metamorphic test-long-soak fuzz
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
 
 build: ## bin/strandline, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/strandline
@@ -23,7 +24,7 @@ run: build ## a broker in the foreground on ./data, with a directory as its tier
 	  --set remote.cache.dir=./data/cache --set remote.store.url=file://$(CURDIR)/data/tier \
 	  --set log.segment.bytes=1048576 --set log.roll.ms=10000 \
 	  --set log.local.retention.bytes=4194304 \
-	  --set log.retention.check.interval.ms=2000 --set remote.log.manager.task.interval.ms=1000
+	  --set log.initial.task.delay.ms=1000 --set log.retention.check.interval.ms=2000 --set remote.log.manager.task.interval.ms=1000
 
 test: ## format, vet and all tests; what needs a missing tool is skipped with a visible line
 	$(GO) run ./integration/testrun $(TESTFLAGS)
@@ -34,8 +35,40 @@ test-all: tools ## make test with every tool installed and a skip made a failure
 tools: ## install what a Debian machine lacks: kcat, python3-kafka, strace, MinIO, Apache Kafka's tools
 	./integration/tools.sh
 
-lint: ## golangci-lint, where it is installed
-	golangci-lint run ./...
+# The full forms of what make test runs short, each a target of its own.
+LONG := STRANDLINE_LONG=1 $(GO) test -count=1 -v
+FUZZTIME ?= 30s
+
+test-long: test-long-kill test-long-power test-long-tier test-long-metamorphic test-long-soak fuzz ## the full forms of what make test runs short; each part is a target
+
+test-long-kill: ## kill -9 at named steps and at random, under load
+	$(LONG) -timeout 60m -run 'TestKill|TestWritesThroughKills' ./integration/crash ./integration/cases
+
+test-long-power: ## power losses at random and directed points, on the disk in memory
+	$(LONG) -timeout 60m -run Power ./integration/crash
+
+test-long-tier: ## 2 GiB through MinIO and back, a 1 GiB segment, the store's failures
+	$(LONG) -timeout 60m ./integration/tier -skip TestTierOnEqualsTierOff
+	$(LONG) -timeout 20m ./tiering/objstore/s3
+
+test-long-metamorphic: ## one workload with the tier on and off, many seeds
+	$(LONG) -timeout 60m -run TestTierOnEqualsTierOff ./integration/tier
+
+test-long-soak: ## minutes of load on the cases of the tier
+	$(LONG) -timeout 120m ./integration/tiercases
+
+fuzz: ## every fuzz target for FUZZTIME, one after the other
+	@grep -rlE '^func Fuzz' --include='*_test.go' broker metadata tiering | xargs -n1 dirname | sort -u | while read -r dir; do \
+	  for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$dir/*_test.go | cut -c6-); do \
+	    echo "$$dir $$target"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) ./$$dir || exit 1; \
+	  done; done
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+lint: ## golangci-lint with .golangci.yml where it is installed, else staticcheck alone
+	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; \
+	else echo "golangci-lint is not installed: staticcheck alone"; $(GO) run $(STATICCHECK) ./...; fi
 
 bench: ## Go benchmarks of the hot path
 	$(GO) test -run '^$$' -bench . -benchmem ./broker/... ./tiering/... ./metadata/...

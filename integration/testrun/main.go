@@ -1,10 +1,14 @@
-// Command testrun is what `make test` runs: format check, vet and every test,
-// with -race where a C compiler is found. It prints one line a package with its
-// seconds, one line for each skipped test with the reason, the whole output of
-// whatever failed, and closes with "N passed, N failed, N skipped".
+// Command testrun is what `make test` runs: format check, vet and every test.
+// Packages of the product run with -race where a C compiler is found; those of
+// integration/ start servers and tools as processes of their own, where -race
+// would see nothing, so they run without it and one after the other. It prints
+// one line a package with its seconds, one line for each skipped test with the
+// reason, the whole output of whatever failed, and closes with
+// "N passed, N failed, N skipped".
 //
-// With STRANDLINE_REQUIRE_TOOLS=1 a skipped test is a failure. Arguments are
-// package patterns; none means all.
+// With STRANDLINE_REQUIRE_TOOLS=1 a skipped test is a failure. Arguments that
+// begin with - are flags for go test, the others package patterns; none means
+// all.
 package main
 
 import (
@@ -15,27 +19,36 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"sort"
 	"strings"
 	"time"
 )
 
 func main() {
-	patterns := os.Args[1:]
-	if len(patterns) == 0 {
-		patterns = []string{"./..."}
-	}
+	flags, patterns := arguments(os.Args[1:])
 	requireTools := os.Getenv("STRANDLINE_REQUIRE_TOOLS") == "1"
 	ok := timed("gofmt", gofmt)
 	ok = timed("vet", func() bool { return command("go", append([]string{"vet"}, patterns...)...) }) && ok
-	args := []string{"test", "-json", "-count=1", "-timeout=20m"}
-	if _, err := exec.LookPath(cCompiler()); err == nil {
-		args = append(args, "-race")
-	} else {
-		fmt.Println("race: no C compiler found, the race detector is off")
+	product, integration, err := packages(patterns)
+	if err != nil {
+		fmt.Println("FAIL:", err)
+		os.Exit(1)
 	}
-	var t tally
-	ok = timed("tests", func() bool { return t.run(append(args, patterns...)) }) && ok
+	t := tally{output: map[string]*bytes.Buffer{}, seconds: map[string]float64{}}
+	args := append([]string{"test", "-json", "-count=1", "-timeout=20m"}, flags...)
+	if len(product) > 0 {
+		race := []string{"-race"}
+		if _, err := exec.LookPath(cCompiler()); err != nil {
+			fmt.Println("race: no C compiler found, the race detector is off")
+			race = nil
+		}
+		ok = timed("tests", func() bool { return t.run(slices.Concat(args, race, product)) }) && ok
+	}
+	if len(integration) > 0 {
+		ok = timed("integration", func() bool { return t.run(slices.Concat(args, []string{"-p=1"}, integration)) }) && ok
+	}
+	t.printSlowest()
 	if requireTools && t.skipped > 0 {
 		fmt.Println("FAIL: tests were skipped although every tool is required")
 		ok = false
@@ -44,6 +57,38 @@ func main() {
 	if !ok || t.failed > 0 {
 		os.Exit(1)
 	}
+}
+
+func arguments(args []string) (flags, patterns []string) {
+	for _, a := range args {
+		if strings.HasPrefix(a, "-") {
+			flags = append(flags, a)
+		} else {
+			patterns = append(patterns, a)
+		}
+	}
+	if len(patterns) == 0 {
+		patterns = []string{"./..."}
+	}
+	return flags, patterns
+}
+
+// packages lists what the patterns name, those of integration/ apart.
+func packages(patterns []string) (product, integration []string, err error) {
+	cmd := exec.Command("go", append([]string{"list"}, patterns...)...)
+	cmd.Stderr = os.Stdout
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, nil, fmt.Errorf("go list: %w", err)
+	}
+	for p := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(p, "strandline/integration/") {
+			integration = append(integration, p)
+		} else {
+			product = append(product, p)
+		}
+	}
+	return product, integration, nil
 }
 
 func cCompiler() string {
@@ -97,7 +142,6 @@ type tally struct {
 }
 
 func (t *tally) run(args []string) bool {
-	t.output, t.seconds = map[string]*bytes.Buffer{}, map[string]float64{}
 	cmd := exec.Command("go", args...)
 	cmd.Stderr = os.Stdout
 	out, err := cmd.StdoutPipe()
@@ -110,9 +154,7 @@ func (t *tally) run(args []string) bool {
 		return false
 	}
 	t.read(out)
-	err = cmd.Wait()
-	t.printSlowest()
-	return err == nil
+	return cmd.Wait() == nil
 }
 
 func (t *tally) read(out io.Reader) {
