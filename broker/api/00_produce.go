@@ -123,6 +123,11 @@ func (h *Handler) appendOne(p *production, topic *image.Topic, records []byte, r
 		result.ErrorCode = code
 		return nil
 	}
+	if topic.Internal {
+		out := refused(codeInvalidTopic, "Cannot append to internal topic "+topic.Name)
+		result.ErrorCode, result.ErrorMessage = out.code, out.text
+		return nil
+	}
 	if out := checkProduced(records, p.req.Version); out.code != codeNone {
 		result.ErrorCode, result.ErrorMessage = out.code, out.text
 		return nil

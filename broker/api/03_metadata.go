@@ -120,12 +120,13 @@ func (h *Handler) describeAsked(img *image.Image, c *Conn, req *kmsg.MetadataReq
 }
 
 // missing is the code of a topic that does not exist; it starts its creation
-// where that is allowed. The client asks again.
+// where that is allowed. The client asks again. Internal topics are made by the
+// coordinators that keep their state in them, never with the defaults of others.
 func (h *Handler) missing(name string, req *kmsg.MetadataRequest) int16 {
 	if invalidTopicName(name) != "" {
 		return codeInvalidTopic
 	}
-	if h.cfg.Broker.AutoCreateTopics && (req.Version < 4 || req.AllowAutoTopicCreation) {
+	if h.cfg.Broker.AutoCreateTopics && !internalTopic(name) && (req.Version < 4 || req.AllowAutoTopicCreation) {
 		h.autoCreate(name)
 	}
 	return codeUnknownTopicOrPartition

@@ -24,7 +24,9 @@ func (h *Handler) deleteRecords(ctx context.Context, req *kmsg.DeleteRecordsRequ
 			a := &asked.Partitions[j]
 			p := kmsg.NewDeleteRecordsResponseTopicPartition()
 			p.Partition, p.ErrorCode, p.LowWatermark = a.Partition, code, int64(cluster.NoOffset)
-			if code == codeNone {
+			if code == codeNone && topic.Internal {
+				p.ErrorCode = codeInvalidTopic
+			} else if code == codeNone {
 				var replica Partition
 				if replica, p.ErrorCode = h.replica(topic, a.Partition); p.ErrorCode == codeNone {
 					p.LowWatermark, p.ErrorCode = h.deleteTo(ctx, replica, topic.Name, a)
