@@ -3,6 +3,7 @@ package tiercases
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -117,6 +118,15 @@ func (b *broker) remove(topic string) {
 	b.t.Helper()
 	_, err := b.admin.DeleteTopic(context.Background(), topic)
 	require.NoError(b.t, err)
+}
+
+// id is the topic's id as keys have it.
+func (b *broker) id(topic string) string {
+	b.t.Helper()
+	d, err := b.admin.ListTopics(context.Background(), topic)
+	require.NoError(b.t, err)
+	id := d[topic].ID
+	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
 // value is what record number n of a partition holds.
