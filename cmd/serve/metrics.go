@@ -3,6 +3,7 @@ package serve
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,6 +65,8 @@ type metricDesc struct{ name, labels, help string }
 
 var descPattern = regexp.MustCompile(`fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)",(?: unit: "[^"]*",)? constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
 
+var constLabel = regexp.MustCompile(`([a-zA-Z_]+)="`)
+
 // collectorRecorder is a registerer that only remembers.
 type collectorRecorder struct{ collectors []prometheus.Collector }
 
@@ -95,11 +98,17 @@ func describeMetrics() ([]metricDesc, error) {
 			if m == nil {
 				return nil, fmt.Errorf("cannot read the description %s", d)
 			}
-			labels := m[4]
-			if labels == "" && m[3] != "" {
-				labels = "commit,version"
+			var labels []string
+			for _, l := range constLabel.FindAllStringSubmatch(m[3], -1) {
+				labels = append(labels, l[1])
 			}
-			list = append(list, metricDesc{name: m[1], labels: strings.ReplaceAll(labels, ",", ", "), help: m[2]})
+			if m[4] != "" {
+				labels = append(labels, strings.Split(m[4], ",")...)
+			}
+			one := metricDesc{name: m[1], labels: strings.Join(labels, ", "), help: m[2]}
+			if !slices.Contains(list, one) { // each value of a constant label has its own
+				list = append(list, one)
+			}
 		}
 	}
 	return list, nil

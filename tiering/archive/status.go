@@ -107,7 +107,7 @@ func (a *Archiver) Collectors() []prometheus.Collector {
 			return 0
 		}),
 		counter("strandline_remote_segments_copied_total", "Segments copied to the store and published.", &a.counts.segments),
-		counter("strandline_remote_copied_bytes_total", "Bytes of the objects of those segments.", &a.counts.bytes),
+		counter("strandline_remote_copied_bytes_total", "Bytes of the segment objects copied to the store and published.", &a.counts.bytes),
 		counter("strandline_remote_copy_failures_total", "Attempts to copy a segment that failed.", &a.counts.failures),
 	}
 }

@@ -60,7 +60,7 @@ func (s *Sweeper) Collectors() []prometheus.Collector {
 		counter("strandline_remote_manifest_failures_total", "Manifests that could not be written.", &c.manifestFailures),
 		counter("strandline_remote_future_timestamps_total", "Remote segments whose highest timestamp lay in the future when retention looked at them.", &c.futureStamped),
 		gauge("strandline_remote_waiting_objects", "Objects in the store that are not live and wait for deletion.", func(st Status) int64 { return st.WaitingObjects }),
-		gauge("strandline_remote_waiting_bytes", "Bytes of those objects.", func(st Status) int64 { return st.WaitingBytes }),
+		gauge("strandline_remote_waiting_bytes", "Bytes of the objects in the store that are not live and wait for deletion.", func(st Status) int64 { return st.WaitingBytes }),
 		gauge("strandline_remote_scrub_orphans", "Objects that nothing names, at the last comparison of bucket and catalog.", func(st Status) int64 { return st.LastScrub.Orphans }),
 		gauge("strandline_remote_scrub_missing", "Live segments without their object, at the last comparison.", func(st Status) int64 { return st.LastScrub.Missing + st.LastScrub.WrongSize }),
 	}
