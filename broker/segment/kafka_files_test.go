@@ -53,3 +53,32 @@ func TestFilesOfKafka(t *testing.T) {
 	}
 	require.NoError(t, handles.Close())
 }
+
+// TestFilesOfKafkaWithTransactions reads what Apache Kafka 4.4.0 wrote for five
+// codecs, idempotent producers, one transaction that was committed and two that
+// were aborted, over three segments.
+func TestFilesOfKafkaWithTransactions(t *testing.T) {
+	const sample = "testdata/kafka-4.4.0-transactions"
+	fs := disk.OS()
+	var aborted []producerstate.AbortedTxn
+	for name, want := range map[string]int{
+		Name(0, LogSuffix): 14 + 56, Name(56, LogSuffix): 5 + 8, Name(64, LogSuffix): 11 + 11,
+		Name(0, IndexSuffix): 6, Name(56, IndexSuffix): 1, Name(0, TimeIndexSuffix): 7, Name(56, TimeIndexSuffix): 2,
+		Name(56, SnapshotSuffix): 5, Name(64, SnapshotSuffix): 6, Name(64, TxnIndexSuffix): 2, EpochsName: 1,
+	} {
+		n := 0
+		require.NoError(t, Dump(fs, filepath.Join(sample, name), true, func(i Item) error {
+			n++
+			if i.Txn != nil {
+				aborted = append(aborted, *i.Txn)
+			}
+			return nil
+		}), name)
+		require.Equal(t, want, n, name)
+	}
+	require.Len(t, aborted, 2)
+	require.Equal(t, []producerstate.AbortedTxn{
+		{ProducerID: 49, First: 65, Last: 69, LastStableOffset: 70},
+		{ProducerID: 49, First: 70, Last: 74, LastStableOffset: 75},
+	}, aborted)
+}
