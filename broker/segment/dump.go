@@ -16,7 +16,7 @@ import (
 )
 
 // ErrUnknownFile: the name is not one of a file of a log directory.
-var ErrUnknownFile = errors.New("not a file of a log directory: want the extension " +
+var ErrUnknownFile = errors.New("not a file of a log directory: want a base offset of 20 digits and " +
 	strings.Join([]string{LogSuffix, IndexSuffix, TimeIndexSuffix, TxnIndexSuffix, SnapshotSuffix}, ", ") + ", or " + EpochsName)
 
 // Item is a thing in a file that Dump reads; of the pointers one is set.

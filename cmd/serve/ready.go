@@ -45,8 +45,9 @@ func writeReadyFile(name string, line readyLine) error {
 	return nil
 }
 
-// banner is the one thing that goes to standard output.
-func banner(out io.Writer, version string, line readyLine) {
+// banner is the one thing that goes to standard output. command is how the
+// program was called, so that the lines can be pasted.
+func banner(out io.Writer, command, version string, line readyLine) {
 	bootstrap := ""
 	if len(line.Listeners) > 0 {
 		_, bootstrap, _ = strings.Cut(line.Listeners[0], "://")
@@ -66,8 +67,8 @@ func banner(out io.Writer, version string, line readyLine) {
   tier       %s
 
 Try, in another terminal:
-  echo hello | strandline produce greetings%s
-  strandline consume greetings --exit-at-end%s
-  strandline tier status%s
-`, version, strings.Join(line.Listeners, ", "), line.Admin, line.Data, line.Tier, flag, flag, admin)
+  echo hello | %[6]s produce greetings%[7]s
+  %[6]s consume greetings --exit-at-end%[7]s
+  %[6]s tier status%[8]s
+`, version, strings.Join(line.Listeners, ", "), line.Admin, line.Data, line.Tier, command, flag, admin)
 }

@@ -18,6 +18,7 @@ const closeMax = 8 * time.Second
 
 // Process is what a server has of its process.
 type Process struct {
+	Command         string // how it was called, for what the banner suggests
 	Version, Commit string
 	Stdout, Stderr  io.Writer
 	Stop            <-chan struct{} // closed by the first signal
@@ -55,7 +56,7 @@ func Run(src Sources, p Process) error {
 			cancel(err)
 		}
 	}
-	banner(p.Stdout, p.Version, n.line)
+	banner(p.Stdout, p.Command, p.Version, n.line)
 	<-ctx.Done()
 	cause := context.Cause(ctx)
 	if cause == errStopped {

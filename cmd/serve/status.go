@@ -90,7 +90,21 @@ type (
 	}
 )
 
+// known answers 404 and false where a request is about a topic that there is
+// not.
+func (n *Node) known(w http.ResponseWriter, r *http.Request) bool {
+	name := r.URL.Query().Get("topic")
+	if _, ok := n.meta.Image().Topic(name); ok || name == "" {
+		return true
+	}
+	http.Error(w, fmt.Sprintf("there is no topic %q", name), http.StatusNotFound)
+	return false
+}
+
 func (n *Node) serveTierStatus(w http.ResponseWriter, r *http.Request) {
+	if !n.known(w, r) {
+		return
+	}
 	status := tierStatus{Partitions: []tierPartition{}, Deleting: []string{}}
 	store := n.archiver.Store()
 	status.Store = storeStatus{OK: store.OK, URL: n.cfg.Broker.Store.URL, LastError: store.LastError}
@@ -159,6 +173,9 @@ func answer(w http.ResponseWriter, v any) {
 }
 
 func (n *Node) serveTierSegments(w http.ResponseWriter, r *http.Request) {
+	if !n.known(w, r) {
+		return
+	}
 	segments := []tierSegment{}
 	for t := range n.meta.Image().Topics() {
 		if !wanted(r, t.Name) {
@@ -269,10 +286,10 @@ func nextRetention(o replicas.Outlook) string {
 	}
 	var why []string
 	for r, c := range reasons {
-		why = append(why, fmt.Sprintf("%d because of %s", c, r))
+		why = append(why, fmt.Sprintf("%d %s", c, r))
 	}
 	slices.Sort(why)
-	return fmt.Sprintf("removes %d local segments (%d bytes): %s", len(o.Plan.Removals), bytes, strings.Join(why, ", "))
+	return fmt.Sprintf("removes %d local segments with %d bytes: %s", len(o.Plan.Removals), bytes, strings.Join(why, ", "))
 }
 
 // PartitionStatus describes a replica of this node, by topic name.

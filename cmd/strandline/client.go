@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -55,8 +56,23 @@ func (c *clientFlags) json() (bool, error) {
 	return false, usagef("-o %s: want text or json", c.output)
 }
 
-func (c *clientFlags) client(opts ...kgo.Opt) (*kgo.Client, error) {
+// seeds are the addresses of -b.
+func (c *clientFlags) seeds() ([]string, error) {
 	seeds := strings.Split(c.bootstrap, ",")
+	for i, s := range seeds {
+		s = strings.TrimSpace(s)
+		if seeds[i] = s; s == "" || strings.ContainsAny(s, "/ ") {
+			return nil, usagef("-b %s: want host:port, several with commas, without a scheme", c.bootstrap)
+		}
+	}
+	return seeds, nil
+}
+
+func (c *clientFlags) client(opts ...kgo.Opt) (*kgo.Client, error) {
+	seeds, err := c.seeds()
+	if err != nil {
+		return nil, err
+	}
 	base := []kgo.Opt{
 		kgo.SeedBrokers(seeds...), kgo.ClientID("strandline-cli"),
 		kgo.RetryTimeout(c.timeout), kgo.DialTimeout(min(c.timeout, 5*time.Second)), kgo.RequestRetries(3),
@@ -85,8 +101,17 @@ func (c *clientFlags) withAdmin(ctx context.Context, do func(context.Context, *k
 	defer cancel()
 	adm := kadm.NewClient(cl)
 	adm.SetTimeoutMillis(int32(c.timeout.Milliseconds()))
-	return do(ctx, adm)
+	err = do(ctx, adm)
+	if errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*serverError)) {
+		return &serverError{fmt.Errorf("%s gave no answer within %s: is that a Kafka listener? --timeout waits longer: %w", c.bootstrap, c.timeout, err)}
+	}
+	return err
 }
+
+// serverError says already what a person should do.
+type serverError struct{ error }
+
+func (e *serverError) Unwrap() error { return e.error }
 
 // clientID reads the one setting that a plaintext client has from a properties
 // file. A security setting is an error rather than ignored.
@@ -119,6 +144,9 @@ func clientID(file string) (string, error) {
 
 // getJSON reads a page of the admin listener.
 func (c *clientFlags) getJSON(ctx context.Context, path string, into any) error {
+	if u, err := url.Parse(c.admin); err != nil || u.Scheme != "http" || u.Host == "" {
+		return usagef("--admin %s: want http://host:port", c.admin)
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(c.admin, "/")+path, nil)
@@ -127,25 +155,41 @@ func (c *clientFlags) getJSON(ctx context.Context, path string, into any) error 
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("the admin listener at %s does not answer (set --admin to the broker's admin.listeners): %w", c.admin, err)
+		return &serverError{fmt.Errorf("no admin listener answers at %s: is the broker running? --admin names another, as the broker's ready line does: %w", c.admin, err)}
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 256<<20))
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", req.URL, err)
 	}
+	if resp.StatusCode == http.StatusNotFound && strings.Contains(path, "?topic=") {
+		return fmt.Errorf("%w: %s", kerr.UnknownTopicOrPartition, strings.TrimSpace(string(body)))
+	}
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %s: %s", req.URL, resp.Status, strings.TrimSpace(string(body)))
 	}
-	return json.Unmarshal(body, into)
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("%s does not answer as a broker's admin listener does: %w", req.URL, err)
+	}
+	return nil
 }
 
 // explain turns an error into what a person reads: the Kafka error name and a
 // sentence.
 func explain(err error) string {
+	if said := (*serverError)(nil); errors.As(err, &said) {
+		return err.Error()
+	}
+	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
+		return fmt.Sprintf("no address is known for host %q: -b wants host:port", dns.Name)
+	}
 	var k *kerr.Error
 	if errors.As(err, &k) {
+		// The broker's own sentence is better than the general one.
 		text := err.Error()
+		if own := strings.TrimPrefix(text, k.Error()+": "); own != text {
+			return k.Message + ": " + own
+		}
 		if text == k.Error() || text == "" {
 			return fmt.Sprintf("%s: %s", k.Message, strings.TrimSuffix(k.Description, ".")+".")
 		}

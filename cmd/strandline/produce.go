@@ -8,15 +8,21 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // maxLineBytes bounds a line of produce's input: the largest record that a
 // default broker takes, with room for a raised limit.
 const maxLineBytes = 64 << 20
+
+// brokerBatchBytes is max.message.bytes where nobody sets it.
+const brokerBatchBytes = 1_048_588
 
 type produceFlags struct {
 	*clientFlags
@@ -50,7 +56,8 @@ var codecs = map[string]kgo.CompressionCodec{
 	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 }
 
-func (p *produceFlags) options() ([]kgo.Opt, error) {
+// options are the client's; refuse is told of a partition that is not there.
+func (p *produceFlags) options(refuse func(error)) ([]kgo.Opt, error) {
 	codec, ok := codecs[p.compression]
 	if !ok {
 		return nil, usagef("--compression %s: want none, gzip, snappy, lz4 or zstd", p.compression)
@@ -70,15 +77,32 @@ func (p *produceFlags) options() ([]kgo.Opt, error) {
 		return nil, usagef("--acks %s: want all, 1 or 0", p.acks)
 	}
 	if p.partition >= 0 {
-		opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		opts = append(opts, kgo.RecordPartitioner(kgo.BasicConsistentPartitioner(func(topic string) func(*kgo.Record, int) int {
+			return func(r *kgo.Record, n int) int {
+				if int(r.Partition) >= n {
+					refuse(fmt.Errorf("%w: topic %s has %s, and so no partition %d", kerr.UnknownTopicOrPartition, topic, counted(int64(n), "partition"), r.Partition))
+				}
+				return int(r.Partition)
+			}
+		})))
 	}
 	return opts, nil
 }
 
 func (p *produceFlags) run(ctx context.Context, topic string, in io.Reader) error {
-	opts, err := p.options()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	opts, err := p.options(cancel)
 	if err != nil {
 		return err
+	}
+	limit, err := p.batchLimit(ctx, topic)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "produced 0 records")
+		return err
+	}
+	if limit > 0 {
+		opts = append(opts, kgo.ProducerBatchMaxBytes(limit))
 	}
 	cl, err := p.client(opts...)
 	if err != nil {
@@ -86,8 +110,6 @@ func (p *produceFlags) run(ctx context.Context, topic string, in io.Reader) erro
 	}
 	defer cl.Close()
 	var done atomic.Int64
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	read := p.lines(ctx, topic, in, func(r *kgo.Record) {
 		cl.Produce(ctx, r, func(_ *kgo.Record, err error) {
 			if err != nil {
@@ -99,17 +121,50 @@ func (p *produceFlags) run(ctx context.Context, topic string, in io.Reader) erro
 	})
 	flushed := cl.Flush(ctx)
 	fmt.Fprintf(os.Stderr, "produced %d records\n", done.Load())
-	if cause := context.Cause(ctx); cause != nil {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, kerr.MessageTooLarge):
+		return fmt.Errorf("%w: a line is larger than the topic takes; `strandline topic alter %s --config max.message.bytes=N` raises that", kerr.MessageTooLarge, topic)
+	case cause != nil && errors.As(cause, new(*kerr.Error)):
+		return cause
+	case cause != nil:
 		return fmt.Errorf("producing to %s: %w", topic, cause)
 	}
 	return errors.Join(read, flushed)
+}
+
+// batchLimit is max.message.bytes of a topic that raises it above the client's
+// default, else 0. A topic that is not there yet has the broker's default.
+func (p *produceFlags) batchLimit(ctx context.Context, topic string) (int32, error) {
+	limit := int64(0)
+	err := p.withAdmin(ctx, func(ctx context.Context, adm *kadm.Client) error {
+		described, err := adm.DescribeTopicConfigs(ctx, topic)
+		if err != nil {
+			return err
+		}
+		r, err := described.On(topic, nil)
+		for _, c := range r.Configs {
+			if c.Key == "max.message.bytes" && c.Value != nil {
+				limit, err = strconv.ParseInt(*c.Value, 10, 32)
+			}
+		}
+		return err
+	})
+	switch {
+	case err != nil && !errors.As(err, new(*kerr.Error)):
+		return 0, err // no broker
+	case limit <= brokerBatchBytes:
+		return 0, nil
+	}
+	return int32(min(limit, maxLineBytes)), nil
 }
 
 // lines calls send for each line of in until its end or ctx is done.
 func (p *produceFlags) lines(ctx context.Context, topic string, in io.Reader, send func(*kgo.Record)) error {
 	scanner := bufio.NewScanner(in)
 	scanner.Buffer(make([]byte, 64<<10), maxLineBytes)
-	for scanner.Scan() && ctx.Err() == nil {
+	n := 0
+	for ; scanner.Scan() && ctx.Err() == nil; n++ {
 		line := bytes.Clone(scanner.Bytes())
 		r := &kgo.Record{Topic: topic, Value: line, Partition: p.partition}
 		if p.keySeparator != "" {
@@ -119,7 +174,10 @@ func (p *produceFlags) lines(ctx context.Context, topic string, in io.Reader, se
 		}
 		send(r)
 	}
-	if err := scanner.Err(); err != nil {
+	switch err := scanner.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return fmt.Errorf("line %d of standard input is longer than %d bytes, the most that a record may have here", n+1, maxLineBytes)
+	case err != nil:
 		return fmt.Errorf("reading standard input: %w", err)
 	}
 	return nil

@@ -60,7 +60,7 @@ func runServer(src serve.Sources) error {
 		<-signals
 		os.Exit(serve.ExitSignal)
 	}()
-	return serve.Run(src, serve.Process{Version: version, Commit: commit, Stdout: os.Stdout, Stderr: os.Stderr, Stop: stop})
+	return serve.Run(src, serve.Process{Command: os.Args[0], Version: version, Commit: commit, Stdout: os.Stdout, Stderr: os.Stderr, Stop: stop})
 }
 
 func printConfig(src serve.Sources) error {

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"strandline/metadata/cluster"
 )
 
 type topicFlags struct {
@@ -24,6 +26,7 @@ type topicFlags struct {
 	configs     []string
 	delete      []string
 	wait        bool
+	forever     bool // nobody asked for a timeout
 }
 
 func newTopic(c *clientFlags) *cobra.Command {
@@ -51,8 +54,11 @@ func newTopic(c *clientFlags) *cobra.Command {
 	alter.Flags().StringArrayVar(&f.configs, "config", nil, "k=v to set, may be given several times")
 	alter.Flags().StringArrayVar(&f.delete, "delete-config", nil, "key to set back to its default")
 	del := &cobra.Command{Use: "delete NAME", Short: "Delete a topic and its part of the tier", Args: exactArgs(1, "one topic name"),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.remove(cmd.Context(), args[0]) }}
-	del.Flags().BoolVar(&f.wait, "wait", false, "return only when its objects are gone from the tier too")
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.forever = !cmd.Flags().Changed("timeout")
+			return f.remove(cmd.Context(), args[0])
+		}}
+	del.Flags().BoolVar(&f.wait, "wait", false, "return only when its objects are gone from the tier too, however long that takes unless --timeout is given")
 	cmd.AddCommand(create, list, describe, alter, del)
 	return cmd
 }
@@ -95,9 +101,19 @@ func (f *topicFlags) create(ctx context.Context, name string) error {
 		if err != nil {
 			return withMessage(err, r.ErrMessage)
 		}
-		return f.print(map[string]any{"topic": name, "id": r.ID.String(), "partitions": r.NumPartitions, "replicationFactor": r.ReplicationFactor},
-			fmt.Sprintf("created topic %s with %d partitions", name, r.NumPartitions))
+		return f.print(map[string]any{"topic": name, "id": idText(r.ID), "partitions": r.NumPartitions, "replicationFactor": r.ReplicationFactor},
+			fmt.Sprintf("created topic %s with %s", name, counted(int64(r.NumPartitions), "partition")))
 	})
+}
+
+// idText is a topic id as Kafka writes it.
+func idText(id kadm.TopicID) string { return cluster.TopicID(id).String() }
+
+func counted(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func (f *topicFlags) print(v any, line string) error {
@@ -124,7 +140,7 @@ func (f *topicFlags) list(ctx context.Context) error {
 		}
 		for _, t := range topics.Sorted() {
 			if asJSON {
-				err = json.NewEncoder(os.Stdout).Encode(map[string]any{"topic": t.Topic, "id": t.ID.String(), "partitions": len(t.Partitions), "internal": t.IsInternal})
+				err = json.NewEncoder(os.Stdout).Encode(map[string]any{"topic": t.Topic, "id": idText(t.ID), "partitions": len(t.Partitions), "internal": t.IsInternal})
 			} else {
 				_, err = fmt.Println(t.Topic)
 			}
@@ -183,6 +199,7 @@ func (f *topicFlags) alter(ctx context.Context, name string) error {
 }
 
 func (f *topicFlags) remove(ctx context.Context, name string) error {
+	whole := ctx
 	return f.withAdmin(ctx, func(ctx context.Context, adm *kadm.Client) error {
 		resp, err := adm.DeleteTopics(ctx, name)
 		if err != nil {
@@ -196,7 +213,10 @@ func (f *topicFlags) remove(ctx context.Context, name string) error {
 			return withMessage(err, r.ErrMessage)
 		}
 		if f.wait {
-			if err := f.awaitGone(ctx, r.ID.String()); err != nil {
+			if f.forever { // the broker waits for its grace time first
+				ctx = whole
+			}
+			if err := f.awaitGone(ctx, idText(r.ID)); err != nil {
 				return err
 			}
 		}
@@ -225,7 +245,7 @@ func (f *topicFlags) awaitGone(ctx context.Context, id string) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("the topic is deleted, its objects in the tier not yet: %w", ctx.Err())
+			return &serverError{fmt.Errorf("the topic is deleted, its objects in the tier not yet (remote.object.delete.delay.ms is the grace time): %w", ctx.Err())}
 		}
 	}
 }
