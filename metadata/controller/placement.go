@@ -68,7 +68,8 @@ func (c *Controller) newPartition(replicas []cluster.BrokerID, load *dirLoad) (c
 	return p, true
 }
 
-var errAllFenced = errors.New("All brokers are currently fenced.") //nolint:staticcheck // Kafka's sentence
+//lint:ignore ST1005 Kafka's sentence
+var errAllFenced = errors.New("All brokers are currently fenced.")
 
 // placed chooses replicas: leaders go round the unfenced brokers, replicas of a
 // partition spread over racks, and the starting points are random.
@@ -82,7 +83,8 @@ func (c *Controller) placed(partitions, replication int, load *dirLoad) ([]comma
 		return nil, errAllFenced
 	}
 	if replication > usable {
-		return nil, fmt.Errorf("The target replication factor of %d cannot be reached because only %d broker(s) are registered.", //nolint:staticcheck // Kafka's sentence
+		//lint:ignore ST1005 Kafka's sentence
+		return nil, fmt.Errorf("The target replication factor of %d cannot be reached because only %d broker(s) are registered.",
 			replication, usable)
 	}
 	parts := make([]command.NewPartition, 0, partitions)
