@@ -24,7 +24,7 @@ func TestKafkaOffsetsOverTwoTiers(t *testing.T) {
 		"remote.log.manager.task.interval.ms": "100", "log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "100",
 		"log.segment.delete.delay.ms": "100",
 	})
-	_, errOut, code := s.CLI("", "topic", "create", "tiered", "--config", "internal.segment.bytes=20000", "--config", "local.retention.bytes=20000")
+	_, errOut, code := s.CLI("", "topic", "create", "tiered", "--config", "internal.segment.bytes=20000", "--config", "local.retention.bytes=1")
 	require.Zero(t, code, errOut)
 	_, errOut, code = s.CLI("", "topic", "create", "local", "--config", "remote.storage.enable=false")
 	require.Zero(t, code, errOut)
@@ -42,7 +42,7 @@ func TestKafkaOffsetsOverTwoTiers(t *testing.T) {
 			return false
 		}
 		p := status.Partitions[0]
-		return p.PendingSegments == 0 && p.RemoteEndOffset > 7000 && p.LocalStartOffset > 6000
+		return p.PendingSegments == 0 && p.RemoteEndOffset > 7000 && p.LocalStartOffset == p.RemoteEndOffset
 	})
 	p := status.Partitions[0]
 	require.Equal(t, int64(8000), p.LogEndOffset)
