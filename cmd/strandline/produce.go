@@ -161,11 +161,17 @@ func (p *produceFlags) batchLimit(ctx context.Context, topic string) (int32, err
 
 // lines calls send for each line of in until its end or ctx is done.
 func (p *produceFlags) lines(ctx context.Context, topic string, in io.Reader, send func(*kgo.Record)) error {
-	scanner := bufio.NewScanner(in)
-	scanner.Buffer(make([]byte, 64<<10), maxLineBytes)
-	n := 0
-	for ; scanner.Scan() && ctx.Err() == nil; n++ {
-		line := bytes.Clone(scanner.Bytes())
+	reader := bufio.NewReaderSize(in, 64<<10)
+	for n := 1; ctx.Err() == nil; n++ {
+		line, err := readLine(reader)
+		switch {
+		case err == io.EOF:
+			return nil
+		case errors.Is(err, bufio.ErrTooLong):
+			return fmt.Errorf("line %d of standard input is longer than %d bytes, the most that a record may have here", n, maxLineBytes)
+		case err != nil:
+			return fmt.Errorf("reading standard input: %w", err)
+		}
 		r := &kgo.Record{Topic: topic, Value: line, Partition: p.partition}
 		if p.keySeparator != "" {
 			if key, value, ok := bytes.Cut(line, []byte(p.keySeparator)); ok {
@@ -174,11 +180,26 @@ func (p *produceFlags) lines(ctx context.Context, topic string, in io.Reader, se
 		}
 		send(r)
 	}
-	switch err := scanner.Err(); {
-	case errors.Is(err, bufio.ErrTooLong):
-		return fmt.Errorf("line %d of standard input is longer than %d bytes, the most that a record may have here", n+1, maxLineBytes)
-	case err != nil:
-		return fmt.Errorf("reading standard input: %w", err)
-	}
 	return nil
+}
+
+// readLine returns a line of its own without its end, or io.EOF.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if len(line)+len(part) > maxLineBytes {
+			return nil, bufio.ErrTooLong
+		}
+		line = append(line, part...)
+		switch {
+		case err == bufio.ErrBufferFull:
+			continue
+		case err == io.EOF && len(line) > 0:
+			return line, nil
+		case err != nil:
+			return nil, err
+		}
+		return bytes.TrimSuffix(line[:len(line)-1], []byte("\r")), nil
+	}
 }
