@@ -51,6 +51,9 @@ func (h *Handler) checkClient(req *kmsg.ApiVersionsRequest) int16 {
 		return codeNone
 	}
 	// KIP-1242: a client that meant another cluster or node is told so.
+	if (req.ClusterID == nil) != (req.NodeID == -1) {
+		return codeInvalidRequest // each says nothing without the other
+	}
 	otherCluster := req.ClusterID != nil && *req.ClusterID != h.cfg.Cluster.Image().ClusterID()
 	otherNode := req.NodeID != -1 && req.NodeID != h.cfg.Broker.NodeID
 	if otherCluster || otherNode {

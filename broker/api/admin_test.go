@@ -47,6 +47,10 @@ func TestApiVersions(t *testing.T) {
 	require.Equal(t, int16(42), ask[*kmsg.ApiVersionsResponse](c, bad, 3).ErrorCode)
 	bad.ClientSoftwareName = "kgo"
 	bad.ClusterID = kmsg.StringPtr("another")
+	require.Equal(t, int16(42), ask[*kmsg.ApiVersionsResponse](c, bad, 5).ErrorCode, "one without the other")
+	bad.ClusterID, bad.NodeID = nil, 1
+	require.Equal(t, int16(42), ask[*kmsg.ApiVersionsResponse](c, bad, 5).ErrorCode)
+	bad.ClusterID = kmsg.StringPtr("another")
 	require.Equal(t, int16(129), ask[*kmsg.ApiVersionsResponse](c, bad, 5).ErrorCode)
 	bad.ClusterID, bad.NodeID = kmsg.StringPtr(clusterID), 7
 	require.Equal(t, int16(129), ask[*kmsg.ApiVersionsResponse](c, bad, 5).ErrorCode)
