@@ -223,3 +223,38 @@ func TestWritesThroughKills(t *testing.T) {
 		require.EqualValues(t, next[p], o.Offset, "LO-03 nothing twice")
 	}
 }
+
+// FE-09 once retention has removed everything: no offset, and no stamp.
+func TestLookupsInExpiredTopics(t *testing.T) {
+	s := own(t, map[string]string{
+		"log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "100", "log.segment.delete.delay.ms": "100",
+	})
+	c := kit.Dial(t, s.Addr)
+	topic, id := create(t, c, 2)
+	for p := range int32(2) {
+		fill(t, c, topic, id, p, 40, 10)
+	}
+	same(t, nil, alter(c, topic, set("retention.ms", "1")).ErrorCode)
+	kit.Eventually(t, 10*time.Second, "retention removes everything, what is written last included", func() bool {
+		return listOffset(c, 7, topic, 0, -2).Offset == 40 && listOffset(c, 7, topic, 1, -2).Offset == 40
+	})
+	for _, kill := range []bool{false, true} {
+		for version := int16(1); version <= 11; version++ {
+			for _, ts := range []int64{0, 1, time.Now().UnixMilli(), time.Now().Add(24 * time.Hour).UnixMilli()} {
+				got := listOffset(c, version, topic, 1, ts)
+				same(t, nil, got.ErrorCode)
+				require.Equal(t, [2]int64{-1, -1}, [2]int64{got.Offset, got.Timestamp}, "version %d time %d", version, ts)
+			}
+		}
+		require.EqualValues(t, 40, end(t, c, topic, 1))
+		same(t, kerr.OffsetOutOfRange, fetchOne(c, topic, 1, 39).ErrorCode)
+		empty := fetchOne(c, topic, 1, 40)
+		same(t, nil, empty.ErrorCode)
+		require.EqualValues(t, 40, empty.LogStartOffset)
+		s.Restart(kill)
+		c = kit.Dial(t, s.Addr)
+	}
+	same(t, nil, alter(c, topic, remove("retention.ms")).ErrorCode)
+	require.EqualValues(t, 40, send(c, 9, topic, id, 0, records("next")).BaseOffset)
+	require.Equal(t, []string{"next"}, values(t, fetchOne(c, topic, 0, 40).RecordBatches))
+}

@@ -307,6 +307,24 @@ func firstProduceCreates(t *testing.T, addr string) {
 			one(t, topic)
 		}
 	})
+	t.Run("kafka-python", func(t *testing.T) {
+		const script = `
+import sys
+from kafka import KafkaProducer
+p = KafkaProducer(bootstrap_servers=sys.argv[1])
+for topic in sys.argv[2:]:
+    p.send(topic, b"hello").get(timeout=20)
+`
+		names := make([]string, runs)
+		for i := range names {
+			names[i] = fresh("auto")
+		}
+		_, errOut, code := kit.PythonKafka(t, script, append([]string{addr}, names...)...)
+		require.Zero(t, code, errOut)
+		for _, topic := range names {
+			one(t, topic)
+		}
+	})
 	t.Run("many clients at once", func(t *testing.T) {
 		topic := fresh("auto")
 		var wg sync.WaitGroup
