@@ -126,12 +126,12 @@ func (s *Sweeper) deleteTopic(ctx context.Context, topic catalog.DeletedTopic) e
 	if err != nil {
 		return err
 	}
-	remaining := false
+	remaining, intents := false, false
 	var failures []error
 	for n := range topic.Partitions {
 		tp := cluster.TopicPartition{Topic: topic.Topic, Partition: n}
-		left, err := s.deletePartition(ctx, layout, topic, tp)
-		remaining = remaining || left
+		left, waiting, err := s.deletePartition(ctx, layout, topic, tp)
+		remaining, intents = remaining || left, intents || waiting
 		if err != nil {
 			failures = append(failures, err)
 		}
@@ -143,11 +143,22 @@ func (s *Sweeper) deleteTopic(ctx context.Context, topic catalog.DeletedTopic) e
 	if remaining || len(failures) > 0 || now.Sub(time.UnixMilli(topic.DeletedMs)) < s.cfg.grace() {
 		return errors.Join(failures...)
 	}
+	if intents && !s.mayEmpty(topic) {
+		return nil
+	}
 	for n := range topic.Partitions {
 		tp := cluster.TopicPartition{Topic: topic.Topic, Partition: n}
 		if err := s.emptyPrefix(ctx, layout.PartitionPrefix(tp)); err != nil {
 			return err
 		}
+	}
+	if intents {
+		// Uploads that were under way may still arrive: once more when the last
+		// of them can not.
+		s.mu.Lock()
+		s.emptied[topic.Topic] = true
+		s.mu.Unlock()
+		return nil
 	}
 	if err := s.submit(ctx, request.RemoveDeletedTopic{Topic: topic.Topic}); err != nil {
 		return fmt.Errorf("forget the deleted topic %q: %w", topic.Name, err)
@@ -159,28 +170,46 @@ func (s *Sweeper) deleteTopic(ctx context.Context, topic catalog.DeletedTopic) e
 		delete(s.manifests, tp)
 		delete(s.dirty, tp)
 	}
+	delete(s.emptied, topic.Topic)
 	s.mu.Unlock()
 	s.cfg.Logger.Info("the objects of a deleted topic are gone", "topic", topic.Name, "topic_id", topic.Topic)
 	return nil
 }
 
+// mayEmpty tells whether the prefixes of a deleted topic may be emptied although
+// announced uploads may still arrive: once, a grace time after the final
+// manifests.
+func (s *Sweeper) mayEmpty(topic catalog.DeletedTopic) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n := range topic.Partitions {
+		since, ok := s.finals[cluster.TopicPartition{Topic: topic.Topic, Partition: n}]
+		if ok && s.cfg.Now().Sub(since) < s.cfg.grace() {
+			return false
+		}
+	}
+	return !s.emptied[topic.Topic]
+}
+
 // deletePartition takes one partition of a deleted topic further; left tells
-// that segments remain.
-func (s *Sweeper) deletePartition(ctx context.Context, layout manifest.Layout, topic catalog.DeletedTopic, tp cluster.TopicPartition) (left bool, err error) {
+// that segments remain, waiting that announced uploads may still arrive.
+func (s *Sweeper) deletePartition(ctx context.Context, layout manifest.Layout, topic catalog.DeletedTopic, tp cluster.TopicPartition) (left, waiting bool, err error) {
 	if _, known := s.cfg.Catalog.Summary(tp); !known {
-		return false, nil
+		return false, false, nil
 	}
 	since, err := s.finalManifest(ctx, layout, topic, tp)
 	if err != nil {
-		return true, fmt.Errorf("final manifest of %s: %w", tp, err)
+		return true, false, fmt.Errorf("final manifest of %s: %w", tp, err)
 	}
 	var batch []catalog.Segment
 	for seg, err := range s.cfg.Catalog.Segments(tp, 0) {
 		if err != nil {
-			return true, err
+			return true, false, err
 		}
 		if s.due(topic.Effective(seg), func(catalog.Segment) (time.Time, bool) { return since, true }) {
 			batch = append(batch, seg)
+		} else if seg.State == catalog.Started {
+			waiting = true
 		} else {
 			left = true
 		}
@@ -190,9 +219,9 @@ func (s *Sweeper) deletePartition(ctx context.Context, layout manifest.Layout, t
 		}
 	}
 	if err := s.deleteObjects(ctx, tp, cluster.NoLeaderEpoch, batch); err != nil {
-		return true, err
+		return true, false, err
 	}
-	return left, nil
+	return left, waiting, nil
 }
 
 // finalManifest makes sure that the last manifest of a partition says that the

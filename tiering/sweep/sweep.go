@@ -120,6 +120,7 @@ type Sweeper struct {
 	dirty     map[cluster.TopicPartition]bool
 	manifests map[cluster.TopicPartition]*published
 	finals    map[cluster.TopicPartition]time.Time // final manifests, by when they were durable
+	emptied   map[cluster.TopicID]bool             // deleted topics whose prefixes were emptied while uploads might still arrive
 	lastScrub ScrubReport
 }
 
@@ -129,6 +130,7 @@ func New(cfg Config) *Sweeper {
 	s := &Sweeper{
 		cfg: cfg, progress: make(map[cluster.TopicPartition]*progress), dirty: make(map[cluster.TopicPartition]bool),
 		manifests: make(map[cluster.TopicPartition]*published), finals: make(map[cluster.TopicPartition]time.Time),
+		emptied: make(map[cluster.TopicID]bool),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
