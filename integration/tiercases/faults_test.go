@@ -164,8 +164,8 @@ func slowReads(f *faults) {
 	const size = 1000
 	f.create("slow", 2, small(11_200))
 	for p := range int32(2) {
-		f.write("slow", p, 0, 60, size, time.Time{})
-		f.tiered("slow", p, 4)
+		f.write("slow", p, 0, 30, size, time.Time{})
+		f.tiered("slow", p, 2)
 		f.localOnlyTail("slow", p)
 	}
 	f.proxy.Set(func(r *http.Request) kit.Fault {
@@ -176,10 +176,10 @@ func slowReads(f *faults) {
 	})
 	var readers sync.WaitGroup
 	for p := range int32(2) {
-		readers.Go(func() { f.check("slow", p, 0, 60, size) })
+		readers.Go(func() { f.check("slow", p, 0, 30, size) })
 	}
 	readers.Wait()
-	require.LessOrEqual(f.t, f.proxy.Gets(), int64(2*5*2), "no read was started over")
+	require.LessOrEqual(f.t, f.proxy.Gets(), int64(2*2*2), "no read was started over")
 }
 
 // TI-27

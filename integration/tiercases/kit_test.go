@@ -287,7 +287,7 @@ func (b *broker) directoryKeys() []string {
 			return err
 		}
 		rel, _ := filepath.Rel(root, path)
-		if !d.IsDir() && !strings.HasPrefix(rel, "owner") && !strings.HasPrefix(filepath.Base(rel), ".") {
+		if !d.IsDir() && !strings.HasPrefix(rel, "owner") && !strings.HasPrefix(rel, ".") {
 			keys = append(keys, filepath.ToSlash(rel))
 		}
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func TestParallelTopicChangesOutliveAKill(t *testing.T) {
 	// once; kill ends the server after so many of them.
 	round := func(kill int, change func(admin *kadm.Client, i int)) {
 		var group sync.WaitGroup
-		var once sync.Once
+		var dead atomic.Bool
 		var mu sync.Mutex
 		done := 0
 		for w := range writers {
@@ -45,14 +46,15 @@ func TestParallelTopicChangesOutliveAKill(t *testing.T) {
 					return
 				}
 				defer cl.Close()
-				for i := w; i < creates; i += writers {
+				for i := w; i < creates && !dead.Load(); i += writers {
 					change(kadm.NewClient(cl), i)
 					mu.Lock()
 					done++
 					now := done == kill
 					mu.Unlock()
 					if now {
-						once.Do(b.Kill)
+						dead.Store(true)
+						b.Kill()
 					}
 				}
 			})

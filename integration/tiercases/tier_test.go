@@ -124,11 +124,16 @@ func TestRecreatedTopicStartsAfresh(t *testing.T) {
 		}
 	}
 	b.again(false)
-	kit.Eventually(t, 20*time.Second, "only the last topic's segments remain", func() bool {
-		return len(b.status().Deleting) == 0 && fmt.Sprint(segments(b.directoryKeys())) == fmt.Sprint(b.liveKeys())
+	id := b.id("again")
+	kit.Eventually(t, 20*time.Second, "only the last topic's objects remain", func() bool {
+		for _, k := range b.directoryKeys() {
+			if !strings.Contains(k, id) {
+				return false
+			}
+		}
+		return fmt.Sprint(segments(b.directoryKeys())) == fmt.Sprint(b.liveKeys())
 	})
 	require.NotEmpty(t, b.liveKeys())
-	id := b.id("again")
 	for _, key := range b.liveKeys() {
 		require.Contains(t, key, id, "keys carry the topic id")
 	}
