@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,6 +52,10 @@ func (m *midway) watch(n int, do func()) {
 // operation on several files makes. What had been flushed, and the operation
 // keeps, is there, without a gap.
 func TestPowerLossMidway(t *testing.T) {
+	seeds := uint64(1)
+	if os.Getenv("STRANDLINE_LONG") == "1" {
+		seeds = 20
+	}
 	type keeps struct {
 		from, to cluster.Offset // flushed and neither trimmed nor truncated
 		recovery cluster.Offset // the recovery point, as whoever keeps it has persisted it
@@ -104,7 +109,7 @@ func TestPowerLossMidway(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(2) {
+			for seed := range seeds {
 				m := newMidway(seed)
 				cfg := config(m)
 				cfg.RemoteBelow = c.remote
