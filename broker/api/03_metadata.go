@@ -106,6 +106,10 @@ func (h *Handler) describeAsked(img *image.Image, c *Conn, req *kmsg.MetadataReq
 			}
 			continue
 		}
+		if h.creating(*asked.Topic) {
+			resp.Topics = append(resp.Topics, missingTopic(asked.Topic, [16]byte{}, codeUnknownTopicOrPartition))
+			continue
+		}
 		if t, ok := img.Topic(*asked.Topic); ok {
 			resp.Topics = append(resp.Topics, describeTopic(img, t, c.Listener, req))
 			continue
@@ -218,6 +222,16 @@ func (h *Handler) autoCreate(name string) {
 	h.create.names[name] = struct{}{}
 	h.wg.Add(1)
 	go h.createNow(name)
+}
+
+// creating tells whether a topic's creation for a client is under way. Until its
+// partitions can be written nobody is told of a leader: a client that does not
+// try again would fail with its first record.
+func (h *Handler) creating(name string) bool {
+	h.create.mu.Lock()
+	defer h.create.mu.Unlock()
+	_, under := h.create.names[name]
+	return under
 }
 
 func (h *Handler) createNow(name string) {
