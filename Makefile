@@ -45,7 +45,7 @@ test-long-kill: ## kill -9 at named steps and at random, under load
 	$(LONG) -timeout 60m -run 'TestKill|TestWritesThroughKills' ./integration/crash ./integration/cases
 
 test-long-power: ## power losses at random and directed points, on the disk in memory
-	$(LONG) -timeout 60m -run Power ./integration/crash
+	$(LONG) -timeout 60m -run Power ./integration/crash ./broker/locallog
 
 test-long-tier: ## 2 GiB through MinIO and back, a 1 GiB segment, the store's failures
 	$(LONG) -timeout 60m ./integration/tier -skip TestTierOnEqualsTierOff

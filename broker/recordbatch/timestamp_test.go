@@ -39,7 +39,7 @@ func TestTimestampLookupWithLogAppendTime(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, ok)
 			require.EqualValues(t, 100, o)
-			require.EqualValues(t, brokerTime, stamp)
+			require.Equal(t, int64(brokerTime), stamp)
 		}
 		o, stamp, ok, err := recordbatch.OffsetForTimestamp(b, brokerTime+1, d)
 		require.NoError(t, err)

@@ -48,7 +48,7 @@ func segment(i int) Segment {
 	s.Key = testLayout().SegmentKey(testPartition, s.Base, s.ID)
 	s.Object = request.ObjectSummary{
 		ObjectBytes: 1200, SegmentBytes: 1000, IndexPosition: 1000, IndexBytes: 150, FooterBytes: 50,
-		MinTimestamp: -1, MaxTimestamp: int64(1_700_000_000_000 + i), RecordCount: 10,
+		MinTimestamp: -1, MaxTimestamp: 1_700_000_000_000 + int64(i), RecordCount: 10,
 		FirstEpoch: 3, LastEpoch: 4, FormatVersion: 1, CRC32C: 0xdeadbeef,
 	}
 	return s
