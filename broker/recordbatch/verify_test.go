@@ -108,7 +108,7 @@ func TestPatchingKeepsTheChecksum(t *testing.T) {
 	b.SetBaseOffset(1 << 40)
 	b.SetPartitionLeaderEpoch(123456)
 	require.NoError(t, b.Verify())
-	require.EqualValues(t, 1<<40, b.BaseOffset())
+	require.EqualValues(t, int64(1<<40), b.BaseOffset())
 	require.EqualValues(t, 123456, b.PartitionLeaderEpoch())
 	b.SetLogAppendTime(42)
 	require.NoError(t, b.Verify())
