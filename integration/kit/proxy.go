@@ -24,8 +24,7 @@ type Proxy struct {
 	fault func(*http.Request) Fault
 	// ranges are the Range headers of the GETs for segment objects.
 	ranges []string
-	// Requests counts what arrived, by method.
-	gets, puts, heads, deletes atomic.Int64
+	gets, puts atomic.Int64 // requests that arrived
 }
 
 // Fault is what happens to one request.
