@@ -23,7 +23,7 @@ type Proxy struct {
 	mu    sync.Mutex
 	fault func(*http.Request) Fault
 	// ranges are the Range headers of the GETs for segment objects.
-	ranges []string
+	ranges     []string
 	gets, puts atomic.Int64 // requests that arrived
 }
 
