@@ -63,7 +63,8 @@ type Server struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
 	err    error
-	log    *lockedBuffer
+	logDir string
+	log    string // file that holds standard error: it never lags behind the process
 }
 
 // Ready is the ready.file.
@@ -74,23 +75,6 @@ type Ready struct {
 	Admin     string   `json:"admin"`
 	Tier      string   `json:"tier"`
 	StartMS   float64  `json:"start_ms"`
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // Start starts a server on fresh directories under a temporary folder and waits
@@ -122,11 +106,11 @@ func New(t testing.TB, dir string, set map[string]string) *Server {
 		}
 		all[k] = v
 	}
-	s := &Server{Dir: dir, t: t, set: all}
+	s := &Server{Dir: dir, t: t, set: all, logDir: t.TempDir()}
 	t.Cleanup(func() {
 		s.Kill()
-		if t.Failed() && s.log != nil {
-			t.Logf("server log:\n%s", tail(s.log.String(), 8000))
+		if t.Failed() && s.log != "" {
+			t.Logf("server log:\n%s", tail(s.Log(), 8000))
 		}
 	})
 	return s
@@ -169,8 +153,13 @@ func (s *Server) Spawn() {
 	_ = os.Remove(s.set["ready.file"])
 	s.cmd = exec.Command(Binary(s.t), s.Args()...)
 	s.cmd.Env, s.cmd.Dir = append(os.Environ(), s.env...), s.Dir // the default tier lies under the working directory
-	s.log = &lockedBuffer{}
-	s.cmd.Stdout, s.cmd.Stderr = io.Discard, s.log
+	log, err := os.CreateTemp(s.logDir, "stderr-")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer log.Close()
+	s.log = log.Name()
+	s.cmd.Stderr = log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -214,10 +203,14 @@ func (s *Server) AwaitReady(limit time.Duration) error {
 
 // Log returns what the process wrote to standard error.
 func (s *Server) Log() string {
-	if s.log == nil {
+	if s.log == "" {
 		return ""
 	}
-	return s.log.String()
+	b, err := os.ReadFile(s.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
 }
 
 // Pid returns the process id.
