@@ -360,12 +360,19 @@ func corruptObject(f *faults) {
 	_, err = cl.PutObject(ctx, bucket, keys[4], &data, int64(data.Len()), minio.PutObjectOptions{})
 	require.NoError(f.t, err)
 	require.Error(f.t, f.read("hurt", 45))
-	require.Contains(f.t, f.Log(), keys[4], "the log names the object")
+	f.logged(keys[4], "the log names the object")
 	f.check("hurt", 0, 0, 40, 1000)
 	f.check("hurt", 0, 50, 100, 1000)
 	f.check("well", 0, 0, 100, 1000)
 	f.write("hurt", 0, 100, 20, 1000, time.Time{})
 	f.tiered("hurt", 0, 10)
+}
+
+// logged waits until the log says something: whoever says it may be at work
+// beside the request that failed.
+func (f *faults) logged(text, what string) {
+	f.t.Helper()
+	kit.Eventually(f.t, 10*time.Second, what, func() bool { return strings.Contains(f.Log(), text) })
 }
 
 func missingObject(f *faults) {
@@ -374,7 +381,7 @@ func missingObject(f *faults) {
 	require.Error(f.t, f.read("hurt", 45))
 	f.again(true)
 	require.Error(f.t, f.read("hurt", 45))
-	require.Contains(f.t, f.Log(), keys[4], "the log names the object")
+	f.logged(keys[4], "the log names the object")
 	f.check("hurt", 0, 0, 40, 1000)
 	f.check("hurt", 0, 50, 100, 1000)
 	f.check("well", 0, 0, 100, 1000)
@@ -392,7 +399,7 @@ func emptiedBucket(f *faults) {
 	f.check("well", 0, local, 105, 1000)
 	f.again(true)
 	require.Error(f.t, f.read("hurt", 45))
-	require.Contains(f.t, f.Log(), "someone emptied it")
+	f.logged("someone emptied it", "the log says that the bucket was emptied")
 	f.check("well", 0, local, 105, 1000)
 	live := f.partition("well", 0).RemoteSegments
 	f.write("well", 0, 105, 100, 1000, time.Time{})
