@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"strandline/cmd/serve"
 )
 
 // Set by the linker.
@@ -44,9 +46,7 @@ func usagef(format string, args ...any) error {
 
 func main() {
 	root := newRoot()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := root.ExecuteContext(ctx)
-	stop()
+	err := root.ExecuteContext(untilSignal())
 	if err == nil {
 		return
 	}
@@ -59,6 +59,22 @@ func main() {
 		fmt.Fprintln(os.Stderr, "strandline:", explain(err))
 	}
 	os.Exit(code)
+}
+
+// untilSignal returns a context that ends with the first signal to stop. A second
+// one ends the process at once. Nothing else listens for signals, so that none is
+// lost between two listeners, however early it comes.
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(serve.ExitSignal)
+	}()
+	return ctx
 }
 
 func newRoot() *cobra.Command {

@@ -1,12 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"sort"
-	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -29,7 +28,7 @@ func newServer() *cobra.Command {
 			if checkConfig {
 				return asExit(printConfig(src))
 			}
-			return asExit(runServer(src))
+			return asExit(runServer(cmd.Context(), src))
 		},
 	}
 	f := cmd.Flags()
@@ -48,19 +47,9 @@ func asExit(err error) error {
 	return err
 }
 
-// runServer serves until the first signal; a second one ends the process at
-// once.
-func runServer(src serve.Sources) error {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	stop := make(chan struct{})
-	go func() {
-		<-signals
-		close(stop)
-		<-signals
-		os.Exit(serve.ExitSignal)
-	}()
-	return serve.Run(src, serve.Process{Command: os.Args[0], Version: version, Commit: commit, Stdout: os.Stdout, Stderr: os.Stderr, Stop: stop})
+// runServer serves until ctx ends.
+func runServer(ctx context.Context, src serve.Sources) error {
+	return serve.Run(src, serve.Process{Command: os.Args[0], Version: version, Commit: commit, Stdout: os.Stdout, Stderr: os.Stderr, Stop: ctx.Done()})
 }
 
 func printConfig(src serve.Sources) error {
