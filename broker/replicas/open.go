@@ -78,6 +78,9 @@ func (m *Manager) openDir(d *dir) ([]folder, error) {
 		return nil, &DirError{Dir: d.path, Reason: "it cannot be listed", Cause: err}
 	}
 	var folders []folder
+	if !d.clean && !d.fresh {
+		m.cfg.Logger.Warn("the last stop was not orderly; logs are scanned past their recovery points", "dir", d.path)
+	}
 	for _, name := range names {
 		if m.leftover(d, name) {
 			continue
