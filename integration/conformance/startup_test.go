@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -239,14 +238,4 @@ func TestStoreThatRefusesAtStart(t *testing.T) {
 			require.Zero(t, s.Stop())
 		})
 	}
-}
-
-func TestSecondSignalEndsAtOnce(t *testing.T) {
-	s := kit.Start(t, nil)
-	s.Signal(syscall.SIGSTOP) // both signals are there when it goes on
-	s.Signal(syscall.SIGTERM)
-	s.Signal(syscall.SIGINT)
-	s.Signal(syscall.SIGCONT)
-	code := s.Wait(10 * time.Second)
-	require.Contains(t, []int{0, 130}, code)
 }
