@@ -36,6 +36,10 @@ type Config struct {
 	// CleanStop says that the log was closed with Close(true) and that everything
 	// has been synced since.
 	CleanStop bool
+	// Rewrite says that the log is opened again after it failed in this process:
+	// what is past the recovery point is written once more, since a failed sync
+	// leaves pages that look written and are not.
+	Rewrite bool
 	// LogStart is the persisted log start offset, or NoOffset.
 	LogStart cluster.Offset
 	// RemoteBelow says that offsets below the first local segment may be in a

@@ -19,9 +19,9 @@
 // One lock, held over no I/O.
 //
 // Errors: ErrOffsetOutOfRange, ErrNotLocal, ErrClosed, ErrNoSpace (nothing was
-// written; may be tried again), ErrStorage (sticky: a failed write or sync takes
-// the log offline until it is opened again, since what the disk then holds is
-// unknown), ErrBadAppend (a bug of the caller), *segment.CorruptError with file
+// written, or not all that a Flush needs; may be tried again), ErrStorage (sticky:
+// a failed write or sync takes the log offline until it is opened again, since
+// what the disk then holds is unknown), ErrBadAppend (a bug of the caller), *segment.CorruptError with file
 // and position.
 //
 // # Invariants

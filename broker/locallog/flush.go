@@ -2,6 +2,7 @@ package locallog
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -30,12 +31,14 @@ func (l *Log) Flush(ctx context.Context) error {
 		own, other := l.board(target)
 		switch {
 		case own != nil:
-			if err := l.sync(); err != nil {
+			err := l.sync()
+			if err != nil && !errors.Is(err, ErrNoSpace) {
 				err = l.fail("sync", err)
-				l.land(own)
-				return err
 			}
 			l.land(own)
+			if err != nil {
+				return err
+			}
 		case other != nil:
 			select {
 			case <-other.done:
@@ -90,7 +93,9 @@ func (l *Log) land(f *flight) {
 
 // sync makes durable what there is: sealed segments with indexes and snapshots,
 // the active segment's data, then the epochs (L2). Whoever holds the flight
-// calls it.
+// calls it. Where only a file besides the segments' own found no room it fails
+// with ErrNoSpace, and the next sync tries again: those are written whole or not
+// at all. A sync of data that fails leaves nobody knowing what is on the disk.
 func (l *Log) sync() error {
 	l.mu.Lock()
 	sealed := slices.Clone(l.mu.unsynced)
@@ -107,7 +112,7 @@ func (l *Log) sync() error {
 		return err
 	}
 	if err := l.syncEpochs(); err != nil {
-		return err
+		return l.refused("sync: write leader epochs", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +139,9 @@ func (l *Log) syncSealed(u unsynced) error {
 		err = u.segment.SyncIndexes()
 	}
 	if err == nil {
-		err = l.writeSnapshot(u.segment.Next(), u.snapshot)
+		if err = l.writeSnapshot(u.segment.Next(), u.snapshot); err != nil {
+			err = l.refused("sync: write producer snapshot", err)
+		}
 	}
 	if u.segment.Removed() {
 		return nil

@@ -126,7 +126,7 @@ func (l *Log) recoverOne(bases []cluster.Offset, i int, row []*segment.Segment) 
 		}
 	}
 	s, r, err := segment.Recover(l.where, base, segment.RecoverOptions{
-		IntervalBytes: l.settings.Load().IndexIntervalBytes, DurableBelow: durable, Visit: l.visitor(l.producers, l.scannedEpoch),
+		IntervalBytes: l.settings.Load().IndexIntervalBytes, DurableBelow: durable, Rewrite: l.config.Rewrite, Visit: l.visitor(l.producers, l.scannedEpoch),
 	})
 	if err != nil {
 		return nil, false, err

@@ -246,6 +246,9 @@ func (s *Segment) walkTail(f disk.File, st *state, last OffsetEntry, intervalByt
 
 // RecoverOptions say what Recover may do.
 type RecoverOptions struct {
+	// Rewrite writes what was read once more before it is synced: after a failed
+	// sync the system may take what never reached the disk for written.
+	Rewrite bool
 	IntervalBytes int
 	// DurableBelow: a batch that is bad although it starts below this offset was
 	// once durable; its loss is no torn write. Recover then changes nothing and
@@ -302,12 +305,32 @@ func Recover(w Where, base cluster.Offset, o RecoverOptions) (_ *Segment, r Reco
 	if err := s.rewriteIndexes(&st); err != nil {
 		return nil, r, err
 	}
+	if o.Rewrite {
+		if err := rewrite(f, st.bytes); err != nil {
+			return nil, r, err
+		}
+	}
 	if err := f.SyncData(); err != nil {
 		return nil, r, err
 	}
 	st.handle = disk.NewHandle(f, nil)
 	s.mu.state = st
 	return s, r, nil
+}
+
+// rewrite writes the first bytes of a file over themselves.
+func rewrite(f disk.File, bytes int64) error {
+	chunk := make([]byte, batchChunkBytes)
+	for at := int64(0); at < bytes; at += batchChunkBytes {
+		p := chunk[:min(batchChunkBytes, bytes-at)]
+		if err := readFull(f, p, at); err != nil {
+			return err
+		}
+		if _, err := f.WriteAt(p, at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // scan takes in every good batch; cause is why it stopped before the end.
