@@ -113,15 +113,22 @@ func (b *Builder) UncompressedBytes() int { return HeaderBytes + len(b.records) 
 // Build makes the batch, in memory of its own. More may be added and it may be
 // built again.
 func (b *Builder) Build() Batch {
+	size := HeaderBytes
+	if b.options.Codec == None {
+		size += len(b.records)
+	}
+	return b.AppendTo(make([]byte, 0, size))
+}
+
+// AppendTo is Build behind dst.
+func (b *Builder) AppendTo(dst []byte) []byte {
 	o := b.options
 	if b.count == 0 {
 		o.Codec = None // nothing to compress, and not every codec makes something of it
 	}
-	size := HeaderBytes
-	if o.Codec == None {
-		size += len(b.records)
-	}
-	out := Batch(make([]byte, HeaderBytes, size))
+	at := len(dst)
+	dst = append(dst, make([]byte, HeaderBytes)...)
+	out := Batch(dst[at:])
 	attributes := int16(o.Codec)
 	maxTimestamp := b.maxTimestamp
 	if o.LogAppendTime {
@@ -153,8 +160,9 @@ func (b *Builder) Build() Batch {
 	be.PutUint16(out[posProducerEpoch:], uint16(producer.Epoch))
 	be.PutUint32(out[posBaseSequence:], uint32(producer.BaseSequence))
 	be.PutUint32(out[posRecordCount:], uint32(b.count))
-	out = Batch(o.Codec.Compress(out, b.records))
+	dst = o.Codec.Compress(dst, b.records)
+	out = Batch(dst[at:])
 	be.PutUint32(out[posLength:], uint32(len(out)-PrefixBytes))
 	out.setCRC()
-	return out
+	return dst
 }

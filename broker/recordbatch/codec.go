@@ -47,24 +47,30 @@ func ParseCodec(name string) (Codec, error) {
 }
 
 var (
-	gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 	gzipReaders = sync.Pool{New: func() any { return new(gzip.Reader) }}
-	lz4Writers  = sync.Pool{New: func() any { return newLZ4Writer() }}
 	lz4Readers  = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
-	zstdWriters = sync.Pool{New: func() any { return newZstdWriter() }}
 	zstdReaders = sync.Pool{New: func() any { return newZstdReader() }}
 )
 
-// Compress appends the compressed form of src to dst. It panics on a codec that
-// is not Valid.
+// Compress appends the compressed form of src to dst, at the codec's usual
+// level. It panics on a codec that is not Valid.
 func (c Codec) Compress(dst, src []byte) []byte {
+	return c.CompressAt(c.DefaultLevel(), dst, src)
+}
+
+// CompressAt is Compress at one of Kafka's levels; see DefaultLevel.
+func (c Codec) CompressAt(level int, dst, src []byte) []byte {
 	switch c {
 	case None:
 		return append(dst, src...)
 	case Gzip:
 		out := bytes.NewBuffer(dst)
-		w := gzipWriters.Get().(*gzip.Writer)
-		defer gzipWriters.Put(w)
+		pool := &gzipWriters[gzipSlot(level)]
+		w, ok := pool.Get().(*gzip.Writer)
+		if !ok {
+			w = newGzipWriter(level)
+		}
+		defer pool.Put(w)
 		w.Reset(out)
 		mustWrite(w, src)
 		return out.Bytes()
@@ -72,14 +78,23 @@ func (c Codec) Compress(dst, src []byte) []byte {
 		return appendXerial(dst, src)
 	case LZ4:
 		out := bytes.NewBuffer(dst)
-		w := lz4Writers.Get().(*lz4.Writer)
-		defer lz4Writers.Put(w)
+		pool := &lz4Writers[lz4Slot(level)]
+		w, ok := pool.Get().(*lz4.Writer)
+		if !ok {
+			w = newLZ4Writer(level)
+		}
+		defer pool.Put(w)
 		w.Reset(out)
 		mustWrite(w, src)
 		return out.Bytes()
 	case Zstd:
-		w := zstdWriters.Get().(*zstd.Encoder)
-		defer zstdWriters.Put(w)
+		speed := zstd.EncoderLevelFromZstd(level)
+		pool := &zstdWriters[speed]
+		w, ok := pool.Get().(*zstd.Encoder)
+		if !ok {
+			w = newZstdWriter(speed)
+		}
+		defer pool.Put(w)
 		return w.EncodeAll(src, dst)
 	}
 	panic(c.String())
@@ -168,25 +183,6 @@ func growTo(dst []byte, n int) []byte {
 	grown := make([]byte, len(dst), n)
 	copy(grown, dst)
 	return grown
-}
-
-func newLZ4Writer() *lz4.Writer {
-	w := lz4.NewWriter(nil)
-	// What Kafka's clients write: independent blocks of 64 KiB and no checksum
-	// of the whole, the batch having its own.
-	err := w.Apply(lz4.BlockSizeOption(lz4.Block64Kb), lz4.ChecksumOption(false), lz4.ConcurrencyOption(1))
-	if err != nil {
-		panic(err)
-	}
-	return w
-}
-
-func newZstdWriter() *zstd.Encoder {
-	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		panic(err)
-	}
-	return w
 }
 
 // zstdWindowBytes is the window that every decoder should support (RFC 8878),

@@ -32,6 +32,13 @@ func NewDecoder(bytesMax int) *Decoder { return &Decoder{bytesMax: bytesMax} }
 // above 0, and never to more than DecodedBytesMax.
 func (d *Decoder) SetLimit(bytesMax int) { d.bytesMax = min(bytesMax, DecodedBytesMax) }
 
+func (d *Decoder) limit() int {
+	if d.bytesMax <= 0 {
+		return DecodedBytesMax
+	}
+	return d.bytesMax
+}
+
 // Payload is the decompressed records of a batch: a view of the batch where it
 // is not compressed, else of the decoder's buffer.
 func (d *Decoder) Payload(b Batch) ([]byte, error) {
@@ -42,11 +49,7 @@ func (d *Decoder) Payload(b Batch) ([]byte, error) {
 	if cap(d.buf) > retainedBytesMax {
 		d.buf = nil
 	}
-	limit := d.bytesMax
-	if limit <= 0 {
-		limit = DecodedBytesMax
-	}
-	buf, err := codec.Decompress(d.buf[:0], b.Payload(), limit)
+	buf, err := codec.Decompress(d.buf[:0], b.Payload(), d.limit())
 	if err != nil {
 		return nil, err
 	}
