@@ -88,7 +88,10 @@ func (r *errorRun) all() {
 		upTo := row[2].Base
 		r.keep(func(b recordbatch.Batch) bool { return b.BaseOffset() >= upTo }) // the rest may go from here on
 		r.do("trim", func() error { _, _, err := r.log.DeleteSealedBelow(upTo); return err })
-		r.do("removal", func() error { _, err := r.log.RunDeferred(startTime.Add(2 * r.cfg.Settings.FileDeleteDelay)); return err })
+		r.do("removal", func() error {
+			_, err := r.log.RunDeferred(startTime.Add(2 * r.cfg.Settings.FileDeleteDelay))
+			return err
+		})
 	}
 	for range 12 {
 		r.append(4)

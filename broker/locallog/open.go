@@ -228,11 +228,11 @@ func (l *Log) Close(clean bool) error {
 	own := l.claim()
 	l.closed.Store(true)
 	l.land(own)
-	s := l.segments.Load()
-	for _, seg := range s.row {
+	row := l.segments.Load().row
+	l.publish(row) // wakes readers that wait for a change
+	for _, seg := range row {
 		seg.Close()
 	}
-	l.publish(s.row) // wakes readers that wait for a change
 	if l.ownHandles != nil {
 		l.closeErr = errors.Join(l.closeErr, l.ownHandles.Close())
 	}

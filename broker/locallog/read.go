@@ -70,6 +70,9 @@ func (l *Log) consistently(fn func(s *segments) error) error {
 		if err == nil || errors.Is(err, ErrOffsetOutOfRange) || errors.Is(err, ErrNotLocal) {
 			return err
 		}
+		if l.closed.Load() {
+			return ErrClosed
+		}
 		if attempt == readAttempts || !l.changed(s) {
 			var corrupt *segment.CorruptError
 			if errors.As(err, &corrupt) {

@@ -3,15 +3,12 @@ package partition
 import (
 	"errors"
 	"fmt"
-	"sync"
 
 	"strandline/broker/producerstate"
 	"strandline/broker/recordbatch"
 	"strandline/metadata/cluster"
 	"strandline/metadata/config"
 )
-
-var decoders = sync.Pool{New: func() any { return &recordbatch.Decoder{} }}
 
 // Append checks and appends whole batches. A nil Commit with a nil error means
 // that the append is already as durable as RequiredAcks asks; else the caller
@@ -30,15 +27,20 @@ func (p *Partition) Append(req AppendRequest) (AppendResult, *Commit, error) {
 	if err := p.admit(req, r, settings); err != nil {
 		return AppendResult{}, nil, err
 	}
-	if err := p.examine(req, settings); err != nil {
+	s := scratches.Get().(*scratch)
+	defer s.free()
+	form, err := p.conform(req, settings, s)
+	if err != nil {
 		return AppendResult{}, nil, err
 	}
+	req.Records = form.records
 	p.writeMu.Lock()
 	defer p.writeMu.Unlock()
 	result, rolled, err := p.writeLocked(req, settings)
 	if err != nil {
 		return AppendResult{}, nil, err
 	}
+	result.Upgraded, result.Recompressed = form.upgraded, form.recompressed
 	return result, p.settle(req, result, rolled, settings), nil
 }
 
@@ -97,55 +99,6 @@ func (p *Partition) admit(req AppendRequest, r *role, settings *config.Topic) er
 		return p.wrap(ErrDiskFull, nil)
 	}
 	return nil
-}
-
-// examine checks each batch and, for CreateTime, corrects a header that claims
-// another highest timestamp than the records have.
-func (p *Partition) examine(req AppendRequest, settings *config.Topic) error {
-	rules := recordbatch.Rules{
-		KeysRequired:    settings.CleanupPolicy.Compact(),
-		LogAppendTime:   settings.TimestampType == config.LogAppendTime,
-		CheckTimestamps: true, Now: p.cfg.Now(),
-		TimestampBefore: settings.TimestampBeforeMax, TimestampAfter: settings.TimestampAfterMax,
-	}
-	decoder := decoders.Get().(*recordbatch.Decoder)
-	defer decoders.Put(decoder)
-	decoder.SetLimit(int(settings.MaxDecompressedBytes))
-	for rest, n := req.Records, 0; ; n++ {
-		if len(rest) == 0 && n > 0 {
-			break
-		}
-		if n == 1 && req.Origin == FromClient {
-			return fmt.Errorf("%s: %w: more than one batch for a partition", p.name, ErrInvalidRecord)
-		}
-		size, err := recordbatch.PeekBytes(rest)
-		if err == nil && size > int(settings.MaxMessageBytes) && req.Origin == FromClient {
-			return fmt.Errorf("%s: %w: %d bytes, max.message.bytes %d", p.name, ErrMessageTooLarge, size, settings.MaxMessageBytes)
-		}
-		var batch recordbatch.Batch
-		batch, rest, err = recordbatch.First(rest)
-		if err == nil {
-			err = examineOne(batch, req.Origin, rules, decoder)
-		}
-		if err != nil {
-			return p.refusal(err)
-		}
-	}
-	if int64(len(req.Records)) > settings.SegmentBytes {
-		return fmt.Errorf("%s: %w: %d bytes, segment.bytes %d", p.name, ErrRecordListTooLarge, len(req.Records), settings.SegmentBytes)
-	}
-	return nil
-}
-
-func examineOne(b recordbatch.Batch, origin Origin, rules recordbatch.Rules, d *recordbatch.Decoder) error {
-	if origin != FromClient {
-		return b.Verify()
-	}
-	found, err := b.Examine(rules, d)
-	if err == nil && !rules.LogAppendTime && (found.Walked || b.LogAppendTime()) {
-		b.SetCreateTime(found.MaxTimestamp)
-	}
-	return err
 }
 
 // refusal names a batch's error in this package's words.

@@ -16,8 +16,8 @@ type Commit struct {
 // Done is closed when the outcome is known.
 func (c *Commit) Done() <-chan struct{} { return c.done }
 
-// Err returns the outcome once Done is closed: nil, ErrNotLeader, ErrStorage or
-// ErrClosed. On an error the append may or may not survive.
+// Err returns the outcome once Done is closed: nil, ErrNotLeader, ErrDiskFull,
+// ErrStorage or ErrClosed. On an error the append may or may not survive.
 func (c *Commit) Err() error {
 	<-c.done
 	return c.err
@@ -130,6 +130,9 @@ func (p *Partition) runFlusher() {
 			p.offer()
 		}
 		p.mu.Lock()
+		if err != nil {
+			p.mu.flush.failAll(err) // what waits is told; the next sync is tried with the next sweep
+		}
 		more := !p.mu.flush.empty() || flushed(p.settings.Load()) && p.log.FlushedOffset() < p.log.EndOffset()
 		if err != nil || p.mu.closed || !more {
 			p.mu.flushing = false
@@ -154,9 +157,10 @@ func (p *Partition) offer() {
 
 func (p *Partition) flushOnce() error {
 	if p.cfg.FlushSlots != nil {
+		slots := p.cfg.FlushSlots()
 		select {
-		case p.cfg.FlushSlots <- struct{}{}:
-			defer func() { <-p.cfg.FlushSlots }()
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
 		case <-p.ctx.Done():
 			return p.ctx.Err()
 		}

@@ -214,3 +214,13 @@ func (p *Partition) Sweep() error {
 	_, err := p.log.RunDeferred(p.cfg.Now())
 	return p.storage(err)
 }
+
+// RemoveNow removes the files of removed segments without waiting for their
+// delay, for a disk that is full.
+func (p *Partition) RemoveNow() error {
+	if p.online() != nil {
+		return nil
+	}
+	_, err := p.log.RunDeferred(p.cfg.Now().Add(p.settings.Load().FileDeleteDelay))
+	return p.storage(err)
+}

@@ -31,12 +31,15 @@ type Config struct {
 	Remote     RemoteLog          // nil: no tier
 	Keeper     LogStartKeeper     // nil: no tier
 	Checkpoint LogStartCheckpoint // nil: log starts of partitions without a tier are not kept
-	// FlushSlots bounds the syncs of a log directory that run at once: a
+	// FlushSlots bounds the syncs of the log directory that run at once: a
 	// value is sent before one and received after it. Nil: no bound.
-	FlushSlots chan struct{}
+	FlushSlots func() chan struct{}
 	// DiskFull says that the free space of the log directory is below its
 	// reserve. Nil: never.
 	DiskFull func() bool
+	// OnNoSpace is told that the disk had no room for a write, whatever the
+	// reserve. It must not block. Nil: nobody.
+	OnNoSpace func()
 	// OnOffline is told once why the replica went offline. It must not block
 	// and must not call back.
 	OnOffline func(error)
@@ -53,7 +56,7 @@ type Config struct {
 type Partition struct {
 	cfg  Config
 	name string // topic-partition, for messages
-	log  *locallog.Log
+	log  *movable
 
 	role     atomic.Pointer[role]
 	settings atomic.Pointer[config.Topic]
@@ -107,7 +110,7 @@ func New(cfg Config) *Partition {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Partition{cfg: cfg, log: cfg.Log, name: fmt.Sprintf("%s-%d", cfg.Topic, cfg.TopicPartition.Partition)}
+	p := &Partition{cfg: cfg, log: newMovable(cfg.Log), name: fmt.Sprintf("%s-%d", cfg.Topic, cfg.TopicPartition.Partition)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.mu.waiters = map[*Waiter]struct{}{}
 	p.mu.followers = map[cluster.BrokerID]cluster.Offset{}
@@ -215,6 +218,9 @@ func (p *Partition) storage(err error) error {
 	case errors.Is(err, locallog.ErrOffsetOutOfRange), errors.Is(err, locallog.ErrNotLocal):
 		return p.wrap(ErrOffsetOutOfRange, err)
 	case errors.Is(err, locallog.ErrNoSpace):
+		if p.cfg.OnNoSpace != nil {
+			p.cfg.OnNoSpace()
+		}
 		return p.wrap(ErrDiskFull, err)
 	case errors.Is(err, locallog.ErrClosed):
 		return p.wrap(ErrClosed, err)

@@ -25,7 +25,10 @@ type AppendRequest struct {
 	// Records holds whole batches. They are patched in place (base offset,
 	// leader epoch, for LogAppendTime the timestamp) and not kept after
 	// Append returned.
-	Records            []byte
+	Records []byte
+	// MessageSet says that Records is a message set of format v0 or v1 that a
+	// client sent.
+	MessageSet         bool
 	CurrentLeaderEpoch cluster.LeaderEpoch // NoLeaderEpoch: not checked
 	RequiredAcks       int16               // 0, 1 or -1 (all)
 	Origin             Origin
@@ -39,6 +42,9 @@ type AppendResult struct {
 	LogStartOffset cluster.Offset
 	LeaderEpoch    cluster.LeaderEpoch
 	Duplicate      bool // the batch had been appended before
+	// Upgraded counts the records that came in an old format, Recompressed
+	// those of a batch whose codec was not the topic's.
+	Upgraded, Recompressed int
 }
 
 // Tier says where bytes were read from.

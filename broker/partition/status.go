@@ -14,6 +14,9 @@ func (p *Partition) Leading() (cluster.LeaderEpoch, bool) {
 	return r.LeaderEpoch, r.leading && p.online() == nil
 }
 
+// LocalBytes is the size of the local segments together.
+func (p *Partition) LocalBytes() int64 { return p.log.Bytes() }
+
 // Status describes the replica.
 func (p *Partition) Status() Status {
 	r, b := p.role.Load(), p.bounds()

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"time"
 
 	"strandline/broker/locallog"
@@ -32,9 +32,9 @@ func (m *Manager) runApplier() {
 		case <-timer.C:
 			timer.Reset(retryEvery)
 			m.applying.Lock()
-			again := len(m.retry) > 0
+			todo := len(m.retry) > 0 || len(m.starved) > 0
 			m.applying.Unlock()
-			if !again {
+			if !todo {
 				continue
 			}
 		}
@@ -54,6 +54,9 @@ func (m *Manager) apply(w work) {
 	all := w.all || leads != m.leading
 	m.leading, m.last = leads, img
 	m.settleUnknown(img)
+	for _, tp := range m.revive() {
+		m.retry[tp] = struct{}{}
+	}
 	todo := m.todo(img, w, all)
 	m.removeReplicas(todo.remove)
 	m.hostReplicas(img, todo.host)
@@ -199,7 +202,7 @@ func (m *Manager) host(img *image.Image, w wanted) error {
 			}
 			return fmt.Errorf("make the folder: %w", err)
 		}
-		r = m.openReplica(w.settings, f, true)
+		r = m.openReplica(w.settings, f, openMade)
 	}
 	if r.p == nil {
 		return nil // offline until the next start
@@ -241,10 +244,56 @@ func (m *Manager) chooseDir() *dir {
 	return best
 }
 
+// opening says where a replica's log comes from.
+type opening struct {
+	made bool // the folder is new and no checkpoint is about it
+	// again: it failed in this process. What was known of it then is as good as
+	// the checkpoints; NoOffset where nothing was.
+	again                bool
+	flushed, start, mark cluster.Offset
+}
+
+var (
+	openMade  = opening{made: true}
+	openFound = opening{}
+	openAgain = opening{again: true, flushed: cluster.NoOffset, start: cluster.NoOffset, mark: cluster.NoOffset}
+)
+
 // openReplica opens a folder's log and hosts it; a log that does not open is
-// hosted as offline. made says that the folder is new and no checkpoint is about
-// it.
-func (m *Manager) openReplica(settings config.Topic, f folder, made bool) *replica {
+// hosted as offline.
+func (m *Manager) openReplica(settings config.Topic, f folder, o opening) *replica {
+	cfg, mark := m.logConfig(settings, f, o)
+	r := &replica{folder: f, home: &atomic.Pointer[dir]{}}
+	r.home.Store(f.dir)
+	tp := f.tp()
+	log, err := locallog.Open(cfg)
+	if err != nil {
+		r.err = err
+		m.cfg.Logger.Error("replica cannot be opened", "partition", f.key.String(), "dir", f.dir.path, "err", err)
+		m.dirTrouble(f.dir, err)
+		if noSpace(err) {
+			m.inbox.failed(tp, err)
+		}
+	} else {
+		home := r.home
+		r.p = partition.New(partition.Config{
+			TopicPartition: tp, Topic: f.key.topic, Self: m.self, Settings: settings, Log: log, HighWatermark: mark,
+			Remote: m.cfg.Remote, Keeper: m.cfg.Keeper, Checkpoint: m,
+			FlushSlots: func() chan struct{} { return home.Load().slots },
+			DiskFull:   func() bool { return home.Load().room.full.Load() },
+			OnNoSpace:  func() { home.Load().hadNoSpace() },
+			OnOffline:  func(err error) { m.inbox.failed(tp, err) }, OnOffer: func() { m.cfg.OnOffer(tp) }, Now: m.cfg.Now, Logger: m.cfg.Logger,
+		})
+	}
+	if !o.made && !o.again { // else it is counted
+		f.dir.replicas.Add(1)
+	}
+	m.hosted.Store(tp, r)
+	return r
+}
+
+// logConfig is what a replica's log is opened with, and its high watermark.
+func (m *Manager) logConfig(settings config.Topic, f folder, o opening) (locallog.Config, cluster.Offset) {
 	cfg := locallog.Config{
 		FS: m.fs, Dir: f.path(), Partition: f.key.String(), Settings: partition.LogSettings(settings),
 		LogStart: cluster.NoOffset, RemoteBelow: m.cfg.Remote != nil,
@@ -252,8 +301,8 @@ func (m *Manager) openReplica(settings config.Topic, f folder, made bool) *repli
 		Handles:   m.handles, Recent: m.recent, Now: m.cfg.Now, Logger: m.cfg.Logger, Hook: m.cfg.Hook,
 	}
 	mark := cluster.NoOffset
-	if !made {
-		cfg.CleanStop = f.dir.clean
+	if !o.made {
+		cfg.CleanStop, cfg.Rewrite = f.dir.clean && !o.again, o.again
 		cfg.RecoveryPoint, _ = f.dir.recovery.get(f.key)
 		if start, ok := f.dir.starts.get(f.key); ok {
 			cfg.LogStart = start
@@ -262,35 +311,27 @@ func (m *Manager) openReplica(settings config.Topic, f folder, made bool) *repli
 			mark = o
 		}
 	}
+	if o.again {
+		cfg.RecoveryPoint, cfg.LogStart, mark = max(cfg.RecoveryPoint, o.flushed), max(cfg.LogStart, o.start), max(mark, o.mark)
+	}
 	if m.cfg.Remote != nil {
 		if start, known := m.cfg.Remote.LogStartOffset(f.tp()); known {
 			cfg.LogStart = start
 		}
 	}
-	r := &replica{folder: f}
-	log, err := locallog.Open(cfg)
-	if err != nil {
-		r.err = err
-		m.cfg.Logger.Error("replica cannot be opened", "partition", f.key.String(), "dir", f.dir.path, "err", err)
-		m.dirTrouble(f.dir, err)
-	} else {
-		tp := f.tp()
-		r.p = partition.New(partition.Config{
-			TopicPartition: tp, Topic: f.key.topic, Self: m.self, Settings: settings, Log: log, HighWatermark: mark,
-			Remote: m.cfg.Remote, Keeper: m.cfg.Keeper, Checkpoint: m, FlushSlots: f.dir.slots, DiskFull: f.dir.full.Load,
-			OnOffline: func(err error) { m.inbox.failed(tp, err) }, OnOffer: func() { m.cfg.OnOffer(tp) }, Now: m.cfg.Now, Logger: m.cfg.Logger,
-		})
-	}
-	if !made { // else chooseDir has counted it
-		f.dir.replicas.Add(1)
-	}
-	m.hosted.Store(f.tp(), r)
-	return r
+	return cfg, mark
 }
 
-// replicaFailed takes the directory offline unless only the replica is corrupt.
+// replicaFailed takes the directory offline unless only the replica is corrupt,
+// or had no room: then it comes back once there is some.
 func (m *Manager) replicaFailed(f failure) {
-	if r := m.lookup(f.tp); r != nil {
+	r := m.lookup(f.tp)
+	switch {
+	case r == nil:
+	case noSpace(f.err):
+		m.starved[f.tp] = struct{}{}
+		r.dir.hadNoSpace()
+	default:
 		m.dirTrouble(r.dir, f.err)
 	}
 }
@@ -299,16 +340,25 @@ func (m *Manager) replicaFailed(f failure) {
 // is about one replica's content.
 func (m *Manager) dirTrouble(d *dir, err error) {
 	var corrupt *segment.CorruptError
-	if errors.As(err, &corrupt) || errors.Is(err, locallog.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, locallog.ErrBadAppend) {
+	if errors.As(err, &corrupt) || errors.Is(err, locallog.ErrBadAppend) {
+		return
+	}
+	if noSpace(err) {
+		d.hadNoSpace()
 		return
 	}
 	if !d.offline.CompareAndSwap(nil, &offlineReason{err}) {
 		return
 	}
-	m.cfg.Logger.Error("log directory offline", "dir", d.path, "err", err)
+	m.cfg.Logger.Error("log directory offline until the next start: its replicas answer KAFKA_STORAGE_ERROR, the other directories go on",
+		"dir", d.path, "replicas", d.replicas.Load(), "err", err, "remedy", "repair or replace the disk, then restart; to give its data up take it from log.dirs")
 	for _, r := range m.replicas() {
 		if r.dir == d && r.p != nil {
 			r.p.TakeOffline(err)
 		}
+	}
+	m.cfg.OnDirOffline()
+	if !slices.ContainsFunc(m.cfg.Dirs.dirs, func(d *dir) bool { return d.offlineErr() == nil }) {
+		m.cfg.Failed(fmt.Errorf("every log directory has failed, the last one %s: %w", d.path, err))
 	}
 }

@@ -45,9 +45,9 @@ type dir struct {
 	clean   bool // the clean-shutdown file was there
 	epoch   cluster.BrokerEpoch
 	offline atomic.Pointer[offlineReason]
-	// full and pressed say how free space compares with the reserve.
-	full, pressed atomic.Bool
-	freeBytes     atomic.Int64
+	room    headroom
+	// As last measured.
+	freeBytes, totalBytes atomic.Int64
 
 	starts   offsetFile // log-start-offset-checkpoint
 	recovery offsetFile // recovery-point-offset-checkpoint

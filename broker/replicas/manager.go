@@ -35,6 +35,10 @@ type Config struct {
 	// OnOffer is told of partitions that have a sealed segment to offer to the
 	// tier, after it was flushed. It must not block. Nil: nobody.
 	OnOffer func(tp cluster.TopicPartition)
+	// OnDirOffline is told that a log directory failed, Failed that the last one
+	// did: nothing can be served any more. Neither may block. Nil: nobody.
+	OnDirOffline func()
+	Failed       func(error)
 	// Hook is told of named steps while they are half done (locallog's Step
 	// names, StepTopicDeletion, StepStartupRecovery). Nil in production.
 	Hook func(step string)
@@ -88,6 +92,7 @@ type Manager struct {
 	unknown  []folder // found at start, of topics that the image did not have
 	settled  bool     // unknown has been dealt with
 	retry    map[cluster.TopicPartition]struct{}
+	starved  map[cluster.TopicPartition]struct{} // offline for want of room
 	removals []removal
 	leading  bool         // as of the last image applied: M1
 	last     *image.Image // the last image applied
@@ -102,8 +107,9 @@ type Manager struct {
 // replica is one hosted replica.
 type replica struct {
 	folder
-	p   *partition.Partition // nil: could not be opened
-	err error                // why not
+	p    *partition.Partition // nil: could not be opened
+	err  error                // why not
+	home *atomic.Pointer[dir] // folder.dir, for p, which outlives a move
 }
 
 // New makes a manager; Start begins.
@@ -114,12 +120,18 @@ func New(cfg Config) *Manager {
 	if cfg.OnOffer == nil {
 		cfg.OnOffer = func(cluster.TopicPartition) {}
 	}
+	if cfg.OnDirOffline == nil {
+		cfg.OnDirOffline = func() {}
+	}
+	if cfg.Failed == nil {
+		cfg.Failed = func(error) {}
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	m := &Manager{
 		cfg: cfg, fs: cfg.FS, self: cluster.BrokerID(cfg.Broker.NodeID), handles: cfg.Handles,
-		recent: locallog.NewRecent(0), retry: map[cluster.TopicPartition]struct{}{},
+		recent: locallog.NewRecent(0), retry: map[cluster.TopicPartition]struct{}{}, starved: map[cluster.TopicPartition]struct{}{},
 	}
 	if m.handles == nil {
 		m.handles, m.ownsHand = disk.NewHandleCache(cfg.FS, handlesMax), true
@@ -297,7 +309,17 @@ func (m *Manager) Persist(_ context.Context, tp cluster.TopicPartition, offset c
 	if !ok {
 		return fmt.Errorf("%s: %w", tp, ErrUnknownPartition)
 	}
-	return r.dir.starts.write(change)
+	err := r.dir.starts.write(change)
+	switch {
+	case err == nil:
+		return nil
+	case noSpace(err):
+		r.dir.hadNoSpace()
+		return fmt.Errorf("%w: %w", partition.ErrDiskFull, err)
+	default:
+		m.dirTrouble(r.dir, err)
+		return fmt.Errorf("%w: %w", partition.ErrStorage, err)
+	}
 }
 
 // settings returns a topic's effective configuration here.

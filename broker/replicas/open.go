@@ -41,7 +41,7 @@ func (m *Manager) openAll(ctx context.Context) error {
 			return
 		}
 		topic, _ := img.TopicByID(hosted[i].meta.topic)
-		m.openReplica(m.settings(img, topic), hosted[i], false)
+		m.openReplica(m.settings(img, topic), hosted[i], openFound)
 		m.hook(StepStartupRecovery)
 	})
 	if err := ctx.Err(); err != nil {

@@ -15,7 +15,7 @@ import (
 // housekeepingEvery is how often idle segments are looked at for sealing, files
 // for removal, and flush.ms for being due. Where there are more than sweepAll
 // replicas each is looked at once in sweepRounds, so that many idle ones cost
-// little; free space is measured as often.
+// little. Free space is measured each time.
 const (
 	housekeepingEvery = 100 * time.Millisecond
 	sweepAll          = 256
@@ -63,9 +63,7 @@ func (m *Manager) runHousekeeping() {
 		case <-tick.C:
 		}
 		now := m.cfg.Now()
-		if round%sweepRounds == 0 {
-			m.measureSpace()
-		}
+		m.measureSpace(now)
 		m.sweep(round)
 		m.removeDue(now)
 		if recovery.due(now) {
@@ -119,29 +117,6 @@ func (m *Manager) sweep(round int) {
 	}
 }
 
-// measureSpace compares every directory's free space with disk.reserved.bytes:
-// below it clients' appends are refused, below one and a half times of it what
-// is in the tier leaves early.
-func (m *Manager) measureSpace() {
-	reserve := m.cfg.Broker.DiskReservedBytes
-	for _, d := range m.cfg.Dirs.dirs {
-		if d.offlineErr() != nil {
-			continue
-		}
-		usage, err := m.fs.Usage(d.path)
-		if err != nil {
-			m.dirTrouble(d, err)
-			continue
-		}
-		d.freeBytes.Store(usage.FreeBytes)
-		full := usage.FreeBytes < reserve
-		if full != d.full.Swap(full) {
-			m.cfg.Logger.Warn("free disk space against disk.reserved.bytes", "dir", d.path, "below", full, "free_bytes", usage.FreeBytes, "reserved_bytes", reserve)
-		}
-		d.pressed.Store(usage.FreeBytes < reserve+reserve/2)
-	}
-}
-
 // runRetention runs a pass over every replica every log.retention.check.interval.ms.
 func (m *Manager) runRetention() {
 	timer := time.NewTimer(m.cfg.Broker.InitialTaskDelay)
@@ -175,7 +150,7 @@ func (m *Manager) runRetention() {
 
 // retain runs one pass over one replica.
 func (m *Manager) retain(r *replica) (future int, err error) {
-	plan, _ := m.plan(r)
+	plan, _ := m.plan(r, false)
 	if plan.Roll {
 		if err := r.p.Roll(); err != nil {
 			return plan.FutureStamped, err
@@ -193,21 +168,25 @@ func (m *Manager) retain(r *replica) (future int, err error) {
 		return plan.FutureStamped, nil
 	}
 	removed, bytes, err := r.p.TrimLocal(plan.TrimBelow)
+	m.countRemoved(r, removed, bytes, plan.Removals[0].Reason)
+	return plan.FutureStamped, err
+}
+
+func (m *Manager) countRemoved(r *replica, removed int, bytes int64, why cleaner.Reason) {
 	m.stats.segments.Add(int64(removed))
 	m.stats.bytes.Add(bytes)
 	if removed > 0 {
 		m.cfg.Logger.Info("local segments removed", "partition", r.key.String(), "segments", removed, "bytes", bytes,
-			"reason", string(plan.Removals[0].Reason), "log_start_offset", r.p.LogStartOffset())
+			"reason", string(why), "log_start_offset", r.p.LogStartOffset())
 	}
-	return plan.FutureStamped, err
 }
 
-// plan asks the policy about one replica.
-func (m *Manager) plan(r *replica) (cleaner.Plan, partition.Status) {
+// plan asks the policy about one replica, with or without disk pressure.
+func (m *Manager) plan(r *replica, pressure bool) (cleaner.Plan, partition.Status) {
 	s := r.p.Status() // takes RemoteEndOffset before the segments
 	state := cleaner.State{
 		Now: m.cfg.Now(), Leading: s.Leading, Tiered: s.Remote, LogStart: s.LogStartOffset,
-		HighWatermark: s.HighWatermark, RemoteEnd: s.RemoteEndOffset, DiskPressure: r.dir.pressed.Load() && s.Tiered,
+		HighWatermark: s.HighWatermark, RemoteEnd: s.RemoteEndOffset, DiskPressure: pressure,
 	}
 	for _, segment := range s.Segments {
 		state.Segments = append(state.Segments, cleaner.Segment{
@@ -250,7 +229,7 @@ func (m *Manager) Outlook(tp cluster.TopicPartition) (Outlook, error) {
 		return Outlook{}, ErrUnknownPartition
 	}
 	var o Outlook
-	o.Plan, o.Status = m.plan(r)
+	o.Plan, o.Status = m.plan(r, false)
 	o.Settings = r.p.Settings()
 	if n := len(o.Status.Segments); n > 0 {
 		active := o.Status.Segments[n-1]

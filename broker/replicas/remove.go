@@ -124,7 +124,7 @@ func (m *Manager) settleUnknown(img *image.Image) {
 		topic, p, ok := img.Partition(f.tp())
 		switch {
 		case ok && slices.Contains(p.Replicas, m.self) && topic.Name == f.key.topic:
-			m.openReplica(m.settings(img, topic), f, false)
+			m.openReplica(m.settings(img, topic), f, openFound)
 			continue
 		case f.meta.index <= img.Index():
 			m.discard(f, 0)

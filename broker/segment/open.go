@@ -248,7 +248,7 @@ func (s *Segment) walkTail(f disk.File, st *state, last OffsetEntry, intervalByt
 type RecoverOptions struct {
 	// Rewrite writes what was read once more before it is synced: after a failed
 	// sync the system may take what never reached the disk for written.
-	Rewrite bool
+	Rewrite       bool
 	IntervalBytes int
 	// DurableBelow: a batch that is bad although it starts below this offset was
 	// once durable; its loss is no torn write. Recover then changes nothing and

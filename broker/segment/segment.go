@@ -44,7 +44,7 @@ type Segment struct {
 
 	logName, indexName, timeName, txnName string
 
-	removed atomic.Bool
+	removed, closed atomic.Bool
 
 	// Of the writer alone: how much of the images is in the files, the bytes
 	// since the last index entry, and whether the indexes are to be synced.
@@ -210,11 +210,11 @@ func (s *Segment) open() *disk.Handle {
 // cached opens one of the sealed segment's files through the handle cache. A
 // segment that was removed in between leaves nothing in it.
 func (s *Segment) cached(name string) (*disk.Handle, error) {
-	if s.removed.Load() {
+	if s.removed.Load() || s.closed.Load() {
 		return nil, ErrRemoved
 	}
 	h, err := s.where.Handles.Get(name)
-	if s.removed.Load() {
+	if s.removed.Load() || s.closed.Load() {
 		if err == nil {
 			h.Release()
 		}
@@ -449,8 +449,15 @@ func (s *Segment) Synced() {
 	}
 }
 
-// Close gives up the open file of a segment that is not used any more.
-func (s *Segment) Close() { s.Synced() }
+// Close gives up the open files of a segment that is not used any more, those in
+// the handle cache too: else they would keep the space of files that are removed.
+func (s *Segment) Close() {
+	s.closed.Store(true)
+	s.Synced()
+	for _, name := range []string{s.logName, s.indexName, s.timeName, s.txnName} {
+		s.where.Handles.Drop(name)
+	}
+}
 
 // Remove renames the segment's files to names that end in DeletedSuffix and
 // returns those. half is called between two of them, if not nil. The names are
