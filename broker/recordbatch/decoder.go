@@ -32,7 +32,8 @@ func NewDecoder(bytesMax int) *Decoder { return &Decoder{bytesMax: bytesMax} }
 // above 0, and never to more than DecodedBytesMax.
 func (d *Decoder) SetLimit(bytesMax int) { d.bytesMax = min(bytesMax, DecodedBytesMax) }
 
-func (d *Decoder) limit() int {
+// Limit is how much a batch may decompress to.
+func (d *Decoder) Limit() int {
 	if d.bytesMax <= 0 {
 		return DecodedBytesMax
 	}
@@ -49,7 +50,7 @@ func (d *Decoder) Payload(b Batch) ([]byte, error) {
 	if cap(d.buf) > retainedBytesMax {
 		d.buf = nil
 	}
-	buf, err := codec.Decompress(d.buf[:0], b.Payload(), d.limit())
+	buf, err := codec.Decompress(d.buf[:0], b.Payload(), d.Limit())
 	if err != nil {
 		return nil, err
 	}

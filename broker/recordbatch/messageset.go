@@ -50,7 +50,7 @@ var ErrNested = fmt.Errorf("%w: compressed message within a compressed message",
 // together decompress to at most the decoder's limit (B4).
 func (d *Decoder) Messages(set []byte) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		left := d.limit()
+		left := d.Limit()
 		for len(set) > 0 {
 			m, rest, err := firstMessage(set)
 			if err != nil {

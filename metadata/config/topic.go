@@ -74,6 +74,9 @@ type Topic struct {
 	TimestampBeforeMax    time.Duration
 	TimestampAfterMax     time.Duration
 	CompressionType       string // producer, uncompressed, gzip, snappy, lz4, zstd
+	GzipLevel             int32
+	LZ4Level              int32
+	ZstdLevel             int32
 	MaxDecompressedBytes  int32
 	MinInsyncReplicas     int32
 	UncleanLeaderElection bool
@@ -238,6 +241,9 @@ func EffectiveTopic(l Layers) Topic {
 		TimestampBeforeMax:    l.ms("message.timestamp.before.max.ms"),
 		TimestampAfterMax:     l.ms("message.timestamp.after.max.ms"),
 		MaxDecompressedBytes:  int32(l.int("max.decompressed.message.bytes")),
+		GzipLevel:             int32(l.int("compression.gzip.level")),
+		LZ4Level:              int32(l.int("compression.lz4.level")),
+		ZstdLevel:             int32(l.int("compression.zstd.level")),
 		MinInsyncReplicas:     int32(l.int("min.insync.replicas")),
 		UncleanLeaderElection: l.bool("unclean.leader.election.enable"),
 

@@ -41,8 +41,7 @@ var (
 )
 
 const (
-	keptAsProduced = "batches are kept as the producer compressed them"
-	noCompaction   = "compaction is not implemented yet"
+	noCompaction = "compaction is not implemented yet"
 )
 
 func topicKeys() []Key {
@@ -51,15 +50,17 @@ func topicKeys() []Key {
 			"What happens to old data: delete removes segments by retention, compact keeps the last record of each key. "+
 				"Compaction is accepted but does nothing yet. Compacted topics cannot be tiered. An empty list keeps everything.").
 			synonyms("log.cleanup.policy"),
-		def("compression.gzip.level", Int, "-1", gzipLevel{}, "Level for compression.type gzip.").
-			synonyms("compression.gzip.level").ignored(keptAsProduced),
-		def("compression.lz4.level", Int, "9", within{1, 17}, "Level for compression.type lz4.").
-			synonyms("compression.lz4.level").ignored(keptAsProduced),
+		def("compression.gzip.level", Int, "-1", gzipLevel{}, "Level for compression.type gzip, 1 to 9; -1: the library's own.").
+			synonyms("compression.gzip.level"),
+		def("compression.lz4.level", Int, "9", within{1, 17}, "Level for compression.type lz4. 9 is the fast compressor, all others the thorough one, which knows nine levels here: "+
+			"those above 9 are its highest.").
+			synonyms("compression.lz4.level"),
 		def("compression.type", String, "producer", compressionTypes,
-			"How batches are compressed in the log; producer keeps what the producer sent.").
-			synonyms("compression.type").ignored(keptAsProduced),
-		def("compression.zstd.level", Int, "3", within{-131072, 22}, "Level for compression.type zstd.").
-			synonyms("compression.zstd.level").ignored(keptAsProduced),
+			"How batches are compressed in the log; producer keeps what the producer sent. A batch with another codec is compressed anew, "+
+				"one that has this codec already is stored as it is.").
+			synonyms("compression.type"),
+		def("compression.zstd.level", Int, "3", within{-131072, 22}, "Level for compression.type zstd. There are four in effect: below 3, 3 to 5, 6 to 9, and above.").
+			synonyms("compression.zstd.level"),
 		def("delete.retention.ms", Long, "86400000", atLeast(0), "How long compaction keeps a tombstone.").
 			synonyms("log.cleaner.delete.retention.ms").ignored(noCompaction),
 		def("errors.deadletterqueue.group.enable", Bool, "false", nil, "Whether share groups may use this topic as a dead letter queue.").
