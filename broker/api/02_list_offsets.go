@@ -50,9 +50,11 @@ func (h *Handler) listOffsets(ctx context.Context, req *kmsg.ListOffsetsRequest)
 			t.Partitions = append(t.Partitions, noOffset(a.Partition, code))
 			p := &t.Partitions[len(t.Partitions)-1]
 			switch {
-			case code != codeNone:
 			case twice[at] > 0:
 				p.ErrorCode = codeInvalidRequest
+			case !knowsTimestamp(req.Version, a.Timestamp):
+				p.ErrorCode = codeUnsupportedVersion
+			case code != codeNone:
 			case a.Timestamp >= 0:
 				slots <- struct{}{}
 				lookups.Add(1)
@@ -80,10 +82,6 @@ func noOffset(index int32, code int16) kmsg.ListOffsetsResponseTopicPartition {
 }
 
 func (h *Handler) listOffset(ctx context.Context, req *kmsg.ListOffsetsRequest, topic *image.Topic, asked *kmsg.ListOffsetsRequestTopicPartition, p *kmsg.ListOffsetsResponseTopicPartition) {
-	if !knowsTimestamp(req.Version, asked.Timestamp) {
-		p.ErrorCode = codeUnsupportedVersion
-		return
-	}
 	replica, code := h.replica(topic, asked.Partition)
 	if code != codeNone {
 		p.ErrorCode = code

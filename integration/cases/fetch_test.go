@@ -512,8 +512,8 @@ func partitionTwice(t *testing.T, addr string) {
 	req := lookup(7, topic, at(0, -1), at(1, -1))
 	req.Topics = append(req.Topics, lookup(7, topic, at(0, -1)).Topics...)
 	require.Equal(t, map[int32]int16{0: invalid, 1: 0}, codes(ask[*kmsg.ListOffsetsResponse](c, req)))
-	unknown := codes(ask[*kmsg.ListOffsetsResponse](c, lookup(7, fresh("nowhere"), at(0, -1), at(3, -1))))
-	require.Equal(t, map[int32]int16{0: 3, 3: 3}, unknown)
+	unknown := codes(ask[*kmsg.ListOffsetsResponse](c, lookup(7, fresh("nowhere"), at(0, -1), at(3, -1), at(4, -1), at(4, -1))))
+	require.Equal(t, map[int32]int16{0: 3, 3: 3, 4: invalid}, unknown)
 	require.Equal(t, map[int32]int16{0: 0, 9: 3}, codes(ask[*kmsg.ListOffsetsResponse](c, lookup(7, topic, at(0, -1), at(9, -1)))))
 }
 
@@ -535,6 +535,9 @@ func specialTimestamps(t *testing.T, addr string) {
 			same(t, kerr.UnsupportedVersion, listOffset(c, version, topic, 0, ts).ErrorCode, "version %d special %d", version, ts)
 		}
 	}
+	nowhere := fresh("nowhere")
+	same(t, kerr.UnsupportedVersion, listOffset(c, 7, nowhere, 0, -7).ErrorCode, "what is asked comes before where")
+	same(t, kerr.UnsupportedVersion, listOffset(c, 7, topic, 9, -7).ErrorCode)
 	same(t, kerr.UnsupportedVersion, listOffset(c, 6, topic, 0, -3).ErrorCode)
 	same(t, kerr.UnsupportedVersion, listOffset(c, 7, topic, 0, -4).ErrorCode)
 	same(t, kerr.UnsupportedVersion, listOffset(c, 8, topic, 0, -5).ErrorCode)
