@@ -130,7 +130,7 @@ func storeKeys() []Key {
 	return []Key{
 		null("remote.store.url", String, nil,
 			"Where sealed segments go: file:///DIR, s3://BUCKET/PREFIX or mem:. Not set: a directory under ./data/tier.").ours(),
-		def("remote.store.driver", String, "aws", oneOf{"aws", "minio"}, "Client library for s3 URLs. minio is refused until it is built in; aws speaks to MinIO as well.").ours(),
+		def("remote.store.driver", String, "aws", oneOf{"aws", "minio"}, "Client library for s3 URLs: the AWS SDK, or minio-go. Both speak to every store; the objects are the same.").ours(),
 		null("remote.store.endpoint", String, nil, "Endpoint of an S3-compatible store; not set: AWS.").ours(),
 		null("remote.store.region", String, nil, "Region of the bucket.").ours(),
 		def("remote.store.path.style", Bool, "false", nil, "Whether the bucket is named in the path and not in the host name.").ours(),

@@ -230,9 +230,6 @@ func store(b *Broker, v values) error {
 		Dir: v.text("remote.cache.dir"), LimitBytes: v.int64("remote.cache.size.bytes"), ChunkBytes: v.int64("remote.chunk.size.bytes"),
 	}
 	s.Explicit = s.URL != ""
-	if s.Driver == "minio" {
-		return keyErr("remote.store.driver", "remote.store.driver=minio is not built in yet; the driver aws speaks to MinIO as well: leave remote.store.driver out")
-	}
 	b.TierByDefault = s.Explicit
 	if set, ok := v.get("log.remote.storage.enable").(bool); ok {
 		b.TierByDefault = set

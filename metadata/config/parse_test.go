@@ -90,7 +90,7 @@ func TestParseRefuses(t *testing.T) {
 		{m("log.dirs", "./data/metadata"), "log.dirs", "named twice"},
 		{m("remote.store.url", "file://data/tier"), "remote.store.url", "absolute path"},
 		{m("remote.store.url", "gs://x"), "remote.store.url", "want file:///DIR"},
-		{m("remote.store.driver", "minio"), "remote.store.driver", "not built in yet"},
+		{m("remote.store.driver", "gcs"), "remote.store.driver", "minio"},
 		{m("remote.store.url", "s3:///x"), "remote.store.url", "want file:///DIR"},
 		{m("remote.store.access.key.id", "k"), "remote.store.access.key.id", "go together"},
 		{m("remote.chunk.size.bytes", "16777216", "remote.cache.size.bytes", "16777216"), "remote.chunk.size.bytes", "too large"},

@@ -5,9 +5,9 @@
 // the error classes, key and URL rules, Guard (the decorator that every caller
 // works through: bounded retries, limits per verb, deadlines, progress
 // watchdog, metrics), and the upload of an object in parts. The drivers are
-// packages below: s3, file, mem; drivers.Open picks one from a URL; faultstore
-// is the double that fails on request; objstoretest is the suite that all of
-// them pass.
+// packages below: s3 and minio (which share s3proto), file, mem; drivers.Open
+// picks one from a URL; faultstore is the double that fails on request;
+// objstoretest is the suite that all of them pass.
 //
 // May not touch: anything that knows what a log, a topic or a segment is.
 //

@@ -12,22 +12,23 @@ import (
 	"strandline/tiering/objstore/mem"
 	"strandline/tiering/objstore/objstoretest"
 	"strandline/tiering/objstore/s3"
+	"strandline/tiering/objstore/s3proto"
 	"strandline/tiering/segmentobject"
 )
 
 // TestThroughMinIO uploads an object in parts to a real store and serves it.
 func TestThroughMinIO(t *testing.T) {
 	m := objstoretest.StartMinIO(t)
-	driver, err := s3.Open(t.Context(), s3.Config{
+	driver, err := s3.Open(t.Context(), s3proto.Config{
 		Bucket: m.NewBucket(t), Endpoint: m.Endpoint, PathStyle: true,
-		AccessKeyID: m.AccessKey, SecretAccessKey: m.SecretKey, PartBytes: s3.MinPartBytes,
+		AccessKeyID: m.AccessKey, SecretAccessKey: m.SecretKey, PartBytes: s3proto.MinPartBytes,
 	})
 	require.NoError(t, err)
 	store := &countingStore{Store: objstore.NewGuard(driver, objstore.GuardConfig{})}
 	t.Cleanup(func() { _ = store.Close() })
 
 	s := makeSample(777, 120, 50_000, 21)
-	require.Greater(t, len(s.bytes), 2*s3.MinPartBytes)
+	require.Greater(t, len(s.bytes), 2*s3proto.MinPartBytes)
 	file := &countingReader{ReaderAt: bytes.NewReader(s.bytes)}
 	src := s.source()
 	src.Batches = file

@@ -10,7 +10,9 @@ import (
 	"strandline/tiering/objstore"
 	"strandline/tiering/objstore/file"
 	"strandline/tiering/objstore/mem"
+	"strandline/tiering/objstore/minio"
 	"strandline/tiering/objstore/s3"
+	"strandline/tiering/objstore/s3proto"
 )
 
 // Config names a store. The comments give the broker key of each field.
@@ -50,21 +52,18 @@ func Open(ctx context.Context, cfg Config) (objstore.Store, error) {
 		}
 		return opened(file.Open(file.Config{FS: fs, Dir: loc.Bucket}))
 	}
-	switch cfg.Driver {
-	case "", "aws":
-	case "minio":
-		return nil, &objstore.Error{
-			Bucket: loc.Bucket, Class: objstore.ErrInvalid,
-			Cause: fmt.Errorf("remote.store.driver=minio is not built in yet"), Remedy: "the driver aws speaks to MinIO as well: leave remote.store.driver out",
-		}
-	default:
-		return nil, &objstore.Error{Bucket: loc.Bucket, Class: objstore.ErrInvalid, Cause: fmt.Errorf("remote.store.driver=%q: want aws", cfg.Driver)}
-	}
-	return opened(s3.Open(ctx, s3.Config{
+	bucket := s3proto.Config{
 		Bucket: loc.Bucket, Prefix: loc.Prefix, Endpoint: cfg.Endpoint, Region: cfg.Region, PathStyle: cfg.PathStyle,
 		AccessKeyID: cfg.AccessKeyID, SecretAccessKey: cfg.SecretAccessKey,
-		Checksum: s3.Checksum(cfg.Checksum), StorageClass: cfg.StorageClass, PartBytes: cfg.PartBytes,
-	}))
+		Checksum: s3proto.Checksum(cfg.Checksum), StorageClass: cfg.StorageClass, PartBytes: cfg.PartBytes,
+	}
+	switch cfg.Driver {
+	case "", "aws":
+		return opened(s3.Open(ctx, bucket))
+	case "minio":
+		return opened(minio.Open(ctx, bucket))
+	}
+	return nil, &objstore.Error{Bucket: loc.Bucket, Class: objstore.ErrInvalid, Cause: fmt.Errorf("remote.store.driver=%q: want aws or minio", cfg.Driver)}
 }
 
 // opened keeps a nil driver from becoming a store that is not nil.

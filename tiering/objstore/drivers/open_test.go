@@ -24,6 +24,11 @@ func TestOpenByURL(t *testing.T) {
 			objstore.Location{Scheme: "s3", Endpoint: "127.0.0.1:9000", Bucket: "my-bucket", Prefix: "a/b"},
 		},
 		{drivers.Config{URL: "s3://my-bucket", Region: "eu-west-1"}, objstore.Location{Scheme: "s3", Bucket: "my-bucket"}},
+		{
+			drivers.Config{URL: "s3://my-bucket/a", Driver: "minio", Endpoint: "http://127.0.0.1:9000", AccessKeyID: "a", SecretAccessKey: "b"},
+			objstore.Location{Scheme: "s3", Endpoint: "127.0.0.1:9000", Bucket: "my-bucket", Prefix: "a"},
+		},
+		{drivers.Config{URL: "s3://my-bucket", Driver: "minio"}, objstore.Location{Scheme: "s3", Bucket: "my-bucket"}},
 	} {
 		g, err := drivers.OpenGuarded(t.Context(), c.cfg, objstore.GuardConfig{})
 		require.NoError(t, err, "%+v", c.cfg)
@@ -43,7 +48,6 @@ func TestOpenRefusesWithASentence(t *testing.T) {
 		want string
 	}{
 		{drivers.Config{URL: "ftp://x"}, "file:///DIR"},
-		{s3(func(c *drivers.Config) { c.Driver = "minio" }), "leave remote.store.driver out"},
 		{s3(func(c *drivers.Config) { c.Driver = "gcs" }), "remote.store.driver"},
 		{s3(func(c *drivers.Config) { c.Checksum = "crc16" }), "remote.store.checksum"},
 		{s3(func(c *drivers.Config) { c.PartBytes = 1000 }), "remote.store.part.size.bytes"},

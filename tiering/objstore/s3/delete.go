@@ -2,7 +2,6 @@ package s3
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -13,17 +12,18 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"strandline/tiering/objstore"
+	"strandline/tiering/objstore/s3proto"
 )
 
 // Delete implements objstore.Store.
 func (s *Store) Delete(ctx context.Context, keys ...string) error {
-	if err := s.check(ctx, objstore.VerbDelete, keys...); err != nil {
+	if err := s.Check(ctx, objstore.VerbDelete, keys...); err != nil {
 		return err
 	}
 	if len(keys) == 1 {
 		return s.deleteOne(ctx, keys[0])
 	}
-	for batch := range slices.Chunk(keys, s.cfg.PageKeys) {
+	for batch := range slices.Chunk(keys, s.Config.PageKeys) {
 		if err := s.deleteBatch(ctx, batch); err != nil {
 			return err
 		}
@@ -32,11 +32,8 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 }
 
 func (s *Store) deleteOne(ctx context.Context, key string) error {
-	_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.cfg.Bucket, Key: &key})
-	if err = s.fail(ctx, objstore.VerbDelete, key, err); errors.Is(err, objstore.ErrNotFound) {
-		return nil // S3 does not say so, but others do
-	}
-	return err
+	_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.Config.Bucket, Key: &key})
+	return s3proto.Gone(s.fail(ctx, objstore.VerbDelete, key, err))
 }
 
 func (s *Store) deleteBatch(ctx context.Context, keys []string) error {
@@ -45,11 +42,10 @@ func (s *Store) deleteBatch(ctx context.Context, keys []string) error {
 		ids[i] = types.ObjectIdentifier{Key: &keys[i]}
 	}
 	out, err := s.client.DeleteObjects(ctx, &s3.DeleteObjectsInput{
-		Bucket: &s.cfg.Bucket,
+		Bucket: &s.Config.Bucket,
 		Delete: &types.Delete{Objects: ids, Quiet: aws.Bool(true)},
 	}, s.deleteChecksum)
-	var api smithy.APIError
-	if errors.As(err, &api) && (api.ErrorCode() == "NotImplemented" || api.ErrorCode() == "MethodNotAllowed") {
+	if s3proto.DeletesSingly(answer(err).Code) {
 		for _, key := range keys {
 			if err := s.deleteOne(ctx, key); err != nil {
 				return err
@@ -73,7 +69,7 @@ func (s *Store) deleteBatch(ctx context.Context, keys []string) error {
 // deleteChecksum makes the request carry a Content-MD5, which older stores
 // demand, where newer checksums are not to be used.
 func (s *Store) deleteChecksum(o *s3.Options) {
-	if s.cfg.Checksum == ChecksumMD5 || s.cfg.Checksum == ChecksumNone {
+	if s.Config.Checksum == s3proto.ChecksumMD5 || s.Config.Checksum == s3proto.ChecksumNone {
 		o.APIOptions = append(o.APIOptions, smithyhttp.AddContentChecksumMiddleware)
 	}
 }

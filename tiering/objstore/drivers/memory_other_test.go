@@ -1,6 +1,6 @@
 //go:build !linux
 
-package s3_test
+package drivers_test
 
 import (
 	"testing"
@@ -8,6 +8,6 @@ import (
 	"strandline/tiering/objstore/objstoretest"
 )
 
-func uploadMemory(t *testing.T, _ *objstoretest.MinIO) {
+func uploadMemory(t *testing.T, _ *objstoretest.Server, _ driver) {
 	t.Skip("SKIP: resident memory is read from /proc")
 }

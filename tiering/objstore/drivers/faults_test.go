@@ -1,4 +1,4 @@
-package s3_test
+package drivers_test
 
 import (
 	"bytes"
@@ -17,11 +17,11 @@ import (
 
 	"strandline/tiering/objstore"
 	"strandline/tiering/objstore/objstoretest"
-	"strandline/tiering/objstore/s3"
+	"strandline/tiering/objstore/s3proto"
 )
 
 // stub answers every request alike and counts them.
-func stub(t *testing.T, handler http.HandlerFunc) (cfg s3.Config, requests *atomic.Int64) {
+func stub(t *testing.T, handler http.HandlerFunc) (cfg s3proto.Config, requests *atomic.Int64) {
 	t.Helper()
 	requests = &atomic.Int64{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +32,7 @@ func stub(t *testing.T, handler http.HandlerFunc) (cfg s3.Config, requests *atom
 		server.CloseClientConnections()
 		server.Close()
 	})
-	return s3.Config{Bucket: "bucket", Endpoint: server.URL, PathStyle: true, AccessKeyID: "key", SecretAccessKey: "secret"}, requests
+	return s3proto.Config{Bucket: "bucket", Endpoint: server.URL, PathStyle: true, AccessKeyID: "key", SecretAccessKey: "secret"}, requests
 }
 
 func answer(status int, code string) http.HandlerFunc {
@@ -66,12 +66,16 @@ func each(s objstore.Store, fn func(verb objstore.Verb, err error)) {
 
 // TestSlowDownIsRetriableForEveryVerb: OP-03; HEAD has no body to say why.
 func TestSlowDownIsRetriableForEveryVerb(t *testing.T) {
+	eachDriver(t, slowDownIsRetriableForEveryVerb)
+}
+
+func slowDownIsRetriableForEveryVerb(t *testing.T, d driver) {
 	for _, c := range []struct {
 		status int
 		code   string
 	}{{503, "SlowDown"}, {503, "ServiceUnavailable"}, {503, ""}, {500, "InternalError"}, {502, ""}, {504, ""}, {429, ""}, {400, "RequestTimeout"}} {
 		cfg, requests := stub(t, answer(c.status, c.code))
-		s := open(t, cfg)
+		s := d.open(t, cfg)
 		each(s, func(verb objstore.Verb, err error) {
 			if verb == objstore.VerbHead && c.status == 400 {
 				return // no body, no code
@@ -83,7 +87,9 @@ func TestSlowDownIsRetriableForEveryVerb(t *testing.T) {
 	}
 }
 
-func TestErrorsNameTheRemedy(t *testing.T) {
+func TestErrorsNameTheRemedy(t *testing.T) { eachDriver(t, errorsNameTheRemedy) }
+
+func errorsNameTheRemedy(t *testing.T, d driver) {
 	for _, c := range []struct {
 		status int
 		code   string
@@ -101,7 +107,7 @@ func TestErrorsNameTheRemedy(t *testing.T) {
 		{501, "NotImplemented", objstore.ErrInvalid, "remote.store.checksum"},
 	} {
 		cfg, _ := stub(t, answer(c.status, c.code))
-		s := open(t, cfg)
+		s := d.open(t, cfg)
 		err := objstore.Probe(t.Context(), s)
 		require.ErrorIs(t, err, c.class, c.code)
 		require.Contains(t, objstore.Remedy(err), c.remedy)
@@ -111,40 +117,47 @@ func TestErrorsNameTheRemedy(t *testing.T) {
 	}
 	for status, class := range map[int]error{412: objstore.ErrExists, 409: objstore.ErrConflict} {
 		cfg, _ := stub(t, answer(status, ""))
-		_, err := open(t, cfg).Put(t.Context(), "k", objstore.NewBytesBody(nil), objstore.PutOptions{IfAbsent: true})
+		_, err := d.open(t, cfg).Put(t.Context(), "k", objstore.NewBytesBody(nil), objstore.PutOptions{IfAbsent: true})
 		require.ErrorIs(t, err, class)
 	}
 }
 
-func TestUnreachableStores(t *testing.T) {
+func TestUnreachableStores(t *testing.T) { eachDriver(t, unreachableStores) }
+
+func unreachableStores(t *testing.T, d driver) {
 	cfg, _ := stub(t, answer(200, ""))
-	probe := func(change func(*s3.Config)) error {
+	probe := func(change func(*s3proto.Config)) error {
 		c := cfg
 		change(&c)
-		return objstore.Probe(t.Context(), open(t, c))
+		return objstore.Probe(t.Context(), d.open(t, c))
 	}
-	err := probe(func(c *s3.Config) { c.Endpoint = "http://127.0.0.1:1" })
+	err := probe(func(c *s3proto.Config) { c.Endpoint = "http://127.0.0.1:1" })
 	require.ErrorIs(t, err, objstore.ErrUnavailable)
 	require.Contains(t, objstore.Remedy(err), "remote.store.endpoint")
 	require.True(t, objstore.IsRetriable(err))
-	err = probe(func(c *s3.Config) { c.Endpoint = strings.Replace(cfg.Endpoint, "http://", "https://", 1) })
+	err = probe(func(c *s3proto.Config) { c.Endpoint = strings.Replace(cfg.Endpoint, "http://", "https://", 1) })
 	require.Contains(t, objstore.Remedy(err), "http://")
 	require.False(t, objstore.IsRetriable(err))
 	tls := httptest.NewUnstartedServer(http.NotFoundHandler())
 	tls.Config.ErrorLog = log.New(io.Discard, "", 0)
 	tls.StartTLS()
 	defer tls.Close()
-	err = probe(func(c *s3.Config) { c.Endpoint = tls.URL })
+	err = probe(func(c *s3proto.Config) { c.Endpoint = tls.URL })
 	require.ErrorIs(t, err, objstore.ErrAccess)
 	require.Contains(t, objstore.Remedy(err), "certificate")
-	err = probe(func(c *s3.Config) { c.Endpoint = "http://no-such-host.invalid:9000" })
+	err = probe(func(c *s3proto.Config) { c.Endpoint = "http://no-such-host.invalid:9000" })
 	require.ErrorIs(t, err, objstore.ErrUnavailable)
 	require.Contains(t, objstore.Remedy(err), "no-such-host.invalid")
 }
 
-func TestRangeThatIsIgnoredIsRefused(t *testing.T) {
-	cfg, _ := stub(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("the whole object")) })
-	_, err := open(t, cfg).Get(t.Context(), "k", 4, 5)
+func TestRangeThatIsIgnoredIsRefused(t *testing.T) { eachDriver(t, rangeThatIsIgnoredIsRefused) }
+
+func rangeThatIsIgnoredIsRefused(t *testing.T, d driver) {
+	cfg, _ := stub(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+		_, _ = w.Write([]byte("the whole object"))
+	})
+	_, err := d.open(t, cfg).Get(t.Context(), "k", 4, 5)
 	require.ErrorIs(t, err, objstore.ErrUnavailable)
 }
 
@@ -171,9 +184,9 @@ func (s sparseSums) RangeCRC32C(off, n int64) (uint32, bool) {
 
 // bodyIsReadOnce: over plain HTTP, with the checksum known, each byte is read
 // once: not for a signature, not for the SDK's own checksum.
-func bodyIsReadOnce(t *testing.T, m *objstoretest.MinIO) {
-	s := objstore.NewGuard(open(t, config(m, m.NewBucket(t))), objstore.GuardConfig{})
-	for _, size := range []int64{0, 1, 100_000, s3.MinPartBytes, s3.MinPartBytes + 1, 2*s3.MinPartBytes + 77} {
+func bodyIsReadOnce(t *testing.T, m *objstoretest.Server, d driver) {
+	s := objstore.NewGuard(d.open(t, config(m, m.NewBucket(t))), objstore.GuardConfig{})
+	for _, size := range []int64{0, 1, 100_000, s3proto.MinPartBytes, s3proto.MinPartBytes + 1, 2*s3proto.MinPartBytes + 77} {
 		data := bytes.Repeat([]byte{byte(size)}, int(size))
 		body := &countingBody{Body: objstore.NewBytesBody(data)}
 		_, err := s.Put(t.Context(), "once/"+strconv.FormatInt(int64(size), 10), sparseSums{body},
@@ -183,12 +196,12 @@ func bodyIsReadOnce(t *testing.T, m *objstoretest.MinIO) {
 	}
 }
 
-func faultsOnTheWay(t *testing.T, m *objstoretest.MinIO) {
+func faultsOnTheWay(t *testing.T, m *objstoretest.Server, d driver) {
 	proxy := objstoretest.NewProxy(t, m.Endpoint)
 	cfg := config(m, m.NewBucket(t))
 	cfg.Endpoint = proxy.URL
-	driver := open(t, cfg)
-	data := bytes.Repeat([]byte("0123456789abcdef"), s3.MinPartBytes/16+1000)
+	driver := d.open(t, cfg)
+	data := bytes.Repeat([]byte("0123456789abcdef"), s3proto.MinPartBytes/16+1000)
 	for name, fault := range map[string]objstoretest.Fault{
 		"503":             {Status: 503, Code: "SlowDown"},
 		"no answer":       {Drop: true},
@@ -236,13 +249,13 @@ func faultsOnTheWay(t *testing.T, m *objstoretest.MinIO) {
 
 // interruptedUploads: the parts of an upload whose broker died are found and
 // removed, and never show as an object.
-func interruptedUploads(t *testing.T, m *objstoretest.MinIO) {
+func interruptedUploads(t *testing.T, m *objstoretest.Server, d driver) {
 	bucket := m.NewBucket(t)
-	s := open(t, config(m, bucket))
-	u, err := s.BeginUpload(t.Context(), "dead/1.seg", 2*s3.MinPartBytes, objstore.PutOptions{IfAbsent: true})
+	s := d.open(t, config(m, bucket))
+	u, err := s.BeginUpload(t.Context(), "dead/1.seg", 2*s3proto.MinPartBytes, objstore.PutOptions{IfAbsent: true})
 	require.NoError(t, err)
-	part := objstore.NewBytesBody(make([]byte, s3.MinPartBytes))
-	_, err = s.PutPart(t.Context(), u, 1, part, objstore.CRC32C(make([]byte, s3.MinPartBytes)))
+	part := objstore.NewBytesBody(make([]byte, s3proto.MinPartBytes))
+	_, err = s.PutPart(t.Context(), u, 1, part, objstore.CRC32C(make([]byte, s3proto.MinPartBytes)))
 	require.NoError(t, err)
 	require.Empty(t, m.Keys(t, bucket, ""))
 	g := objstore.NewGuard(s, objstore.GuardConfig{})
@@ -257,29 +270,29 @@ func interruptedUploads(t *testing.T, m *objstoretest.MinIO) {
 	require.NoError(t, s.AbortUpload(t.Context(), u), "again")
 }
 
-func wrongSettings(t *testing.T, m *objstoretest.MinIO) {
+func wrongSettings(t *testing.T, m *objstoretest.Server, d driver) {
 	good := config(m, m.NewBucket(t))
 	for name, c := range map[string]struct {
-		change func(*s3.Config)
+		change func(*s3proto.Config)
 		class  error
 		remedy string
 	}{
-		"bucket": {func(c *s3.Config) { c.Bucket = "no-such-bucket" }, objstore.ErrNoBucket, "create the bucket"},
-		"key":    {func(c *s3.Config) { c.AccessKeyID = "somebody" }, objstore.ErrAccess, "remote.store.access.key.id"},
-		"secret": {func(c *s3.Config) { c.SecretAccessKey = "guessed-wrong" }, objstore.ErrAccess, "secret is wrong"},
+		"bucket": {func(c *s3proto.Config) { c.Bucket = "no-such-bucket" }, objstore.ErrNoBucket, "create the bucket"},
+		"key":    {func(c *s3proto.Config) { c.AccessKeyID = "somebody" }, objstore.ErrAccess, "remote.store.access.key.id"},
+		"secret": {func(c *s3proto.Config) { c.SecretAccessKey = "guessed-wrong" }, objstore.ErrAccess, "secret is wrong"},
 	} {
 		cfg := good
 		c.change(&cfg)
-		err := objstore.Probe(t.Context(), open(t, cfg))
+		err := objstore.Probe(t.Context(), d.open(t, cfg))
 		require.ErrorIs(t, err, c.class, name)
 		require.Contains(t, objstore.Remedy(err), c.remedy, name)
 		require.False(t, objstore.IsRetriable(err), name)
 	}
 	cfg := good
 	cfg.StorageClass = "NO_SUCH_CLASS"
-	_, err := open(t, cfg).Put(t.Context(), "k", objstore.NewBytesBody(nil), objstore.PutOptions{})
+	_, err := d.open(t, cfg).Put(t.Context(), "k", objstore.NewBytesBody(nil), objstore.PutOptions{})
 	require.Contains(t, objstore.Remedy(err), "remote.store.storage.class")
 	cfg.StorageClass = "REDUCED_REDUNDANCY"
-	_, err = open(t, cfg).Put(t.Context(), "k", objstore.NewBytesBody(nil), objstore.PutOptions{})
+	_, err = d.open(t, cfg).Put(t.Context(), "k", objstore.NewBytesBody(nil), objstore.PutOptions{})
 	require.NoError(t, err)
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package s3_test
+package drivers_test
 
 import (
 	"bytes"
@@ -65,7 +65,7 @@ func zeroesCRC(n int64) uint32 {
 
 // uploadMemory: a segment of the default size goes up, in parts
 // and in one piece, with less than 64 MiB more resident memory.
-func uploadMemory(t *testing.T, m *objstoretest.MinIO) {
+func uploadMemory(t *testing.T, m *objstoretest.Server, d driver) {
 	size := int64(80 << 20)
 	if os.Getenv("STRANDLINE_LONG") == "1" {
 		size = 1 << 30
@@ -74,7 +74,7 @@ func uploadMemory(t *testing.T, m *objstoretest.MinIO) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(m, m.NewBucket(t))
 			cfg.PartBytes = partBytes
-			s := objstore.NewGuard(open(t, cfg), objstore.GuardConfig{})
+			s := objstore.NewGuard(d.open(t, cfg), objstore.GuardConfig{})
 			_, err := s.Put(t.Context(), "warm-up", objstore.NewBytesBody(make([]byte, 1000)), objstore.PutOptions{})
 			require.NoError(t, err)
 			debug.FreeOSMemory()

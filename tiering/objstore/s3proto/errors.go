@@ -1,18 +1,14 @@
-package s3
+package s3proto
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
-
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/smithy-go"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"strandline/tiering/objstore"
 )
@@ -110,62 +106,44 @@ func byStatus(status int) (verdict, bool) {
 	return verdict{}, false
 }
 
-func (s *Store) classed(op objstore.Verb, key string, class, cause error) error {
-	return &objstore.Error{Op: op, Key: key, Endpoint: s.location.Endpoint, Bucket: s.cfg.Bucket, Class: class, Cause: cause}
+// Answer is what of a store's answer tells why a request failed; zero where none
+// came.
+type Answer struct {
+	Status        int
+	Code, Message string
+	// Region is where the bucket is, where the answer says so.
+	Region string
 }
 
-// fail turns an error of the SDK into ours; nil stays nil.
-func (s *Store) fail(ctx context.Context, op objstore.Verb, key string, err error) error {
-	if err == nil {
+func (a Answer) judge() (verdict, bool) {
+	v, ok := byCode[a.Code]
+	if !ok && a.Status == http.StatusBadRequest && strings.Contains(strings.ToLower(a.Message), "checksum") {
+		v, ok = verdict{objstore.ErrInvalid, checkSum}, true
+	}
+	if !ok {
+		v, ok = byStatus(a.Status)
+	}
+	if v.remedy == checkRegion && a.Region != "" {
+		v.remedy = "set remote.store.region=" + a.Region
+	}
+	return v, ok
+}
+
+// Gone is err, unless it only says that there is nothing to delete: S3 does not
+// say so, but others do.
+func Gone(err error) error {
+	if errors.Is(err, objstore.ErrNotFound) {
 		return nil
 	}
-	e := &objstore.Error{Op: op, Key: key, Endpoint: s.location.Endpoint, Bucket: s.cfg.Bucket, Cause: err}
-	if ctx.Err() != nil {
-		// The cause says more than the SDK: a stall, or the caller's end.
-		e.Class, e.Cause = objstore.ErrUnavailable, context.Cause(ctx)
-		return e
-	}
-	v := s.judge(err)
-	e.Class, e.Remedy = v.class, v.remedy
-	return e
+	return err
 }
 
-func (s *Store) judge(err error) verdict {
-	var response *smithyhttp.ResponseError
-	var status int
-	if errors.As(err, &response) {
-		status = response.HTTPStatusCode()
-	}
-	var api smithy.APIError
-	if errors.As(err, &api) {
-		if v, ok := byCode[api.ErrorCode()]; ok {
-			return s.withRegion(v, response)
-		}
-		if strings.Contains(strings.ToLower(api.ErrorMessage()), "checksum") && status == http.StatusBadRequest {
-			return verdict{objstore.ErrInvalid, checkSum}
-		}
-	}
-	if status != 0 {
-		if v, ok := byStatus(status); ok {
-			return s.withRegion(v, response)
-		}
-	}
-	return s.judgeTransport(err)
-}
-
-// withRegion names the region that a redirect gives.
-func (s *Store) withRegion(v verdict, response *smithyhttp.ResponseError) verdict {
-	if v.remedy == checkRegion && response != nil && response.Response != nil {
-		if region := response.Response.Header.Get("X-Amz-Bucket-Region"); region != "" {
-			v.remedy = "set remote.store.region=" + region
-		}
-	}
-	return v
-}
+// DeletesSingly tells whether the error code means a store that knows no DELETE
+// of several objects.
+func DeletesSingly(code string) bool { return code == "NotImplemented" || code == "MethodNotAllowed" }
 
 // judgeTransport judges errors that came without an answer.
-func (s *Store) judgeTransport(err error) verdict {
-	where := s.location.Endpoint
+func judgeTransport(where string, err error) verdict {
 	if where == "" {
 		where = "AWS"
 	}
@@ -176,8 +154,7 @@ func (s *Store) judgeTransport(err error) verdict {
 		record    tls.RecordHeaderError
 		dns       *net.DNSError
 		op        *net.OpError
-		send      *smithyhttp.RequestSendError
-		timeout   *awshttp.ResponseTimeoutError
+		send      *url.Error
 	)
 	switch {
 	case errors.As(err, &unknownCA), errors.As(err, &hostname), errors.As(err, &invalid):
@@ -188,7 +165,7 @@ func (s *Store) judgeTransport(err error) verdict {
 		return verdict{objstore.ErrAccess, "no credentials found; set remote.store.access.key.id and remote.store.secret.access.key, or the AWS environment"}
 	case errors.As(err, &dns):
 		return verdict{objstore.ErrUnavailable, "the name " + dns.Name + " does not resolve; check remote.store.endpoint, and remote.store.path.style=true for stores without bucket host names"}
-	case errors.As(err, &op), errors.As(err, &send), errors.As(err, &timeout), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+	case errors.As(err, &op), errors.As(err, &send), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return verdict{objstore.ErrUnavailable, "is the store at " + where + " running and reachable? the address is remote.store.endpoint"}
 	}
 	return verdict{objstore.ErrUnavailable, ""}

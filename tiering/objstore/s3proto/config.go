@@ -1,22 +1,12 @@
-package s3
+package s3proto
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/smithy-go/logging"
-
-	"strandline/tiering/objstore"
 )
 
 // Checksum says which checksum goes with an upload for the store to verify.
@@ -111,9 +101,9 @@ func (c Config) normalise() (Config, error) {
 	return c, nil
 }
 
-// tune sets the transport up: no deadlines beyond connecting, since the guard's
+// Tune sets the transport up: no deadlines beyond connecting, since the guard's
 // watchdog ends what makes no progress.
-func tune(t *http.Transport) {
+func Tune(t *http.Transport) {
 	t.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	t.TLSHandshakeTimeout = 10 * time.Second
 	t.ExpectContinueTimeout = time.Second
@@ -123,55 +113,3 @@ func tune(t *http.Transport) {
 	t.DisableCompression = true
 	t.ForceAttemptHTTP2 = false // S3 speaks 1.1
 }
-
-// newClient makes the SDK's client with everything off that we do ourselves.
-func newClient(ctx context.Context, c Config) (*s3.Client, http.RoundTripper, error) {
-	// The SDK adds the CA bundle of its configuration to such a client only.
-	buildable := awshttp.NewBuildableClient().WithTransportOptions(tune)
-	opts := []func(*awsconfig.LoadOptions) error{
-		awsconfig.WithHTTPClient(buildable),
-		awsconfig.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
-		awsconfig.WithRequestChecksumCalculation(aws.RequestChecksumCalculationWhenRequired),
-		awsconfig.WithResponseChecksumValidation(aws.ResponseChecksumValidationWhenRequired),
-		awsconfig.WithLogger(logging.Nop{}),
-	}
-	if c.Region != "" {
-		opts = append(opts, awsconfig.WithRegion(c.Region))
-	}
-	if c.AccessKeyID != "" {
-		opts = append(opts, awsconfig.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(c.AccessKeyID, c.SecretAccessKey, c.SessionToken)))
-	}
-	cfg, err := awsconfig.LoadDefaultConfig(ctx, opts...)
-	if err != nil {
-		return nil, nil, &objstore.Error{
-			Bucket: c.Bucket, Endpoint: c.Endpoint, Class: objstore.ErrAccess, Cause: err,
-			Remedy: "check the AWS configuration in the environment and in ~/.aws",
-		}
-	}
-	if cfg.Region == "" {
-		return nil, nil, &objstore.Error{
-			Bucket: c.Bucket, Endpoint: c.Endpoint, Class: objstore.ErrInvalid,
-			Remedy: "set remote.store.region to the region of the bucket, or remote.store.endpoint for a store other than AWS",
-		}
-	}
-	transport := c.Transport
-	if transport == nil {
-		if b, ok := cfg.HTTPClient.(*awshttp.BuildableClient); ok {
-			buildable = b
-		}
-		transport = buildable.GetTransport()
-	}
-	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
-		o.HTTPClient = &http.Client{Transport: transport, CheckRedirect: noRedirect}
-		o.UsePathStyle = c.PathStyle
-		o.DisableS3ExpressSessionAuth = aws.Bool(true)
-		if c.Endpoint != "" {
-			o.BaseEndpoint = aws.String(c.Endpoint)
-		}
-	})
-	return client, transport, nil
-}
-
-// noRedirect hands a redirect back as the answer: it means the wrong region, and
-// a signed request cannot follow it.
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
