@@ -30,8 +30,8 @@ type Config struct {
 	Partition string
 	Settings  Settings
 	// RecoveryPoint is the offset up to which (exclusive) everything is known to
-	// be durable: the last FlushedOffset that was persisted. Open looks at it only
-	// after an unclean stop.
+	// be durable: the last FlushedOffset that was persisted. After an unclean stop
+	// what lies past it is scanned. A log that ends below it does not open.
 	RecoveryPoint cluster.Offset
 	// CleanStop says that the log was closed with Close(true) and that everything
 	// has been synced since.
@@ -46,6 +46,9 @@ type Config struct {
 	// remote tier: without it the log starts at its first local segment at the
 	// earliest, with it LogStart may lie below.
 	RemoteBelow bool
+	// RemoteEnd is one past the last offset that is known to be in the remote tier,
+	// or 0.
+	RemoteEnd cluster.Offset
 	// Producers configures the producer state.
 	Producers producerstate.Config
 	// Handles keeps sealed segments' descriptors; shared between logs of one FS.

@@ -36,7 +36,8 @@
 //   - L5 A file descriptor that a slice or a sealed view holds stays readable
 //     after the segment was trimmed, or truncated away.
 //   - L6 On a clean stop nothing is scanned at the next open: the index tells the
-//     position, and at most one index interval of batch headers is read.
+//     position, and at most one index interval of batch headers is read of each
+//     segment, to see that it ends where the next one starts.
 //   - L7 A snapshot at a sealed segment's end is written after the segment's
 //     indexes were synced: where a usable one is, they need no scan.
 package locallog

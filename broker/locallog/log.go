@@ -27,6 +27,8 @@ type Log struct {
 	recent     *Recent
 	settings   atomic.Pointer[Settings]
 
+	// missing is what Open found.
+	missing []Missing
 	// segments is replaced as a whole, so that readers need no lock.
 	segments atomic.Pointer[segments]
 

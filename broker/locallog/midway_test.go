@@ -125,6 +125,9 @@ func TestPowerLossMidway(t *testing.T) {
 				for i, clone := range m.clones {
 					after := config(clone)
 					after.RemoteBelow, after.RecoveryPoint = c.remote, k.recovery
+					if c.remote {
+						after.RemoteEnd = end + 500
+					}
 					checkMidway(t, fmt.Sprintf("seed %d, clone %d of %d", seed, i, len(m.clones)), after, all, k.from, k.to)
 				}
 			}

@@ -188,6 +188,9 @@ func (l *Log) setBounds() error {
 	if l.config.LogStart == cluster.NoOffset || !l.config.RemoteBelow {
 		start = max(start, first)
 	}
+	if err := l.checkEnd(start, end); err != nil {
+		return err
+	}
 	l.end.Store(int64(end))
 	l.flushed.Store(int64(end))
 	l.start.Store(int64(start))

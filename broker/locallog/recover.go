@@ -29,6 +29,9 @@ func (l *Log) load(bases []cluster.Offset) (err error) {
 		s, err := l.openOne(bases, i)
 		if err == nil {
 			row = append(row, s)
+			if i+1 < len(bases) {
+				l.noteMissing(s.DataEnd(), bases[i+1])
+			}
 			if err := l.readEpochsIfLost(s); err != nil {
 				return err
 			}
@@ -147,6 +150,7 @@ func (l *Log) recoverOne(bases []cluster.Offset, i int, row []*segment.Segment) 
 	case r.Next < next && durable < next:
 		return s, true, l.tearOff(bases[i+1:], r.Next)
 	}
+	l.noteMissing(r.Next, next)
 	if err := l.sealRecovered(s, next); err != nil {
 		s.Close()
 		return nil, false, err

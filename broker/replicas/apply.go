@@ -275,6 +275,7 @@ func (m *Manager) openReplica(settings config.Topic, f folder, o opening) *repli
 			m.inbox.failed(tp, err)
 		}
 	} else {
+		m.reportMissing(settings, f, log)
 		home := r.home
 		r.p = partition.New(partition.Config{
 			TopicPartition: tp, Topic: f.key.topic, Self: m.self, Settings: settings, Log: log, HighWatermark: mark,
@@ -290,6 +291,17 @@ func (m *Manager) openReplica(settings config.Topic, f folder, o opening) *repli
 	}
 	m.hosted.Store(tp, r)
 	return r
+}
+
+// reportMissing says which offsets are gone between segments. Compaction leaves
+// such holes too.
+func (m *Manager) reportMissing(settings config.Topic, f folder, log *locallog.Log) {
+	if settings.CleanupPolicy.Compact() {
+		return
+	}
+	for _, gone := range log.Missing() {
+		m.cfg.Logger.Error("records are missing: a segment was lost or cut short; the rest is served", "partition", f.key.String(), "dir", f.dir.path, "from", gone.From, "to", gone.To-1)
+	}
 }
 
 // logConfig is what a replica's log is opened with, and its high watermark.
@@ -317,6 +329,9 @@ func (m *Manager) logConfig(settings config.Topic, f folder, o opening) (locallo
 	if m.cfg.Remote != nil {
 		if start, known := m.cfg.Remote.LogStartOffset(f.tp()); known {
 			cfg.LogStart = start
+		}
+		if end, known := m.cfg.Remote.RemoteEndOffset(f.tp()); known {
+			cfg.RemoteEnd = end
 		}
 	}
 	return cfg, mark

@@ -1,8 +1,10 @@
 package replicas
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"sync"
@@ -132,6 +134,7 @@ type node struct {
 	dirs  *Dirs
 	m     *Manager
 	epoch cluster.BrokerEpoch
+	log   bytes.Buffer // to be read while nothing goes on
 }
 
 var twoDirs = []string{"/data/logs-a", "/data/logs-b"}
@@ -168,7 +171,7 @@ func tryNode(t testing.TB, fs disk.FS, ctl *controller, props map[string]string,
 	if err := n.dirs.Init(clusterID); err != nil {
 		return nil, closing(err, n.dirs)
 	}
-	n.m = New(Config{FS: fs, Dirs: n.dirs, Broker: brokerConfig(t, props), Watch: ctl, Hook: hook})
+	n.m = New(Config{FS: fs, Dirs: n.dirs, Broker: brokerConfig(t, props), Watch: ctl, Hook: hook, Logger: slog.New(slog.NewTextHandler(&n.log, nil))})
 	return n, n.m.Start(context.Background())
 }
 

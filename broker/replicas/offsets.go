@@ -115,6 +115,13 @@ func (f *offsetFile) get(k folderKey) (cluster.Offset, bool) {
 	return o, ok
 }
 
+// all returns a copy of what the file holds.
+func (f *offsetFile) all() map[folderKey]cluster.Offset {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.offsets)
+}
+
 // raise enters an offset of a replica that is hosted; a lower one than the
 // present one is ignored. It returns the change that a write must cover. One that
 // was deleted meanwhile is left out (false): its entry would be taken for that of

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"strandline/metadata/cluster"
+	"strandline/metadata/image"
 )
 
 // openAll reads the directories and opens the logs of every partition that the
@@ -48,6 +49,7 @@ func (m *Manager) openAll(ctx context.Context) error {
 		return fmt.Errorf("start cancelled: %w", err)
 	}
 	for _, d := range m.cfg.Dirs.dirs {
+		m.reportLostFolders(img, d, found)
 		m.dropEntries(d, found)
 	}
 	return nil
@@ -92,6 +94,7 @@ func (m *Manager) openDir(d *dir) ([]folder, error) {
 		f, empty, err := readFolder(m.fs, d, k)
 		switch {
 		case err != nil:
+			m.cfg.Logger.Error("folder cannot be told whose it is", "folder", f.path(), "err", err)
 			m.setStray(f)
 		case empty:
 			m.discard(f, 0)
@@ -112,6 +115,24 @@ func unique(found []folder) error {
 		seen[f.tp()] = f
 	}
 	return nil
+}
+
+// reportLostFolders names the replicas that had records in d, by its recovery
+// points, and have no folder any more. They begin anew, those of a tier where it
+// ends.
+func (m *Manager) reportLostFolders(img *image.Image, d *dir, found []folder) {
+	here := map[folderKey]struct{}{}
+	for _, f := range found {
+		here[f.key] = struct{}{}
+	}
+	for k, point := range d.recovery.all() {
+		topic, ok := img.Topic(k.topic)
+		if _, there := here[k]; there || point == 0 || !ok || int(k.partition) >= len(topic.Partitions) ||
+			!slices.Contains(topic.Partitions[k.partition].Replicas, m.self) {
+			continue
+		}
+		m.cfg.Logger.Error("the folder of a partition is gone, with its local records; it is made anew", "partition", k.String(), "dir", d.path, "records_below", point)
+	}
 }
 
 // dropEntries removes checkpoint entries without a folder, durably, so that none

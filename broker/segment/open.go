@@ -124,8 +124,9 @@ func (s *Segment) checkTail(last OffsetEntry, st state, mostBytes int64) error {
 }
 
 // OpenSealed opens a segment that is followed by one with the base next. It
-// reads the ends of the indexes only, and returns ErrNeedsRecovery where those
-// do not fit the log.
+// reads the ends of the indexes, and of the log the headers after the last entry.
+// It returns ErrNeedsRecovery where those do not fit: where the file ends within
+// a batch, too.
 func OpenSealed(w Where, base, next cluster.Offset, intervalBytes int) (*Segment, error) {
 	s := newSegment(w, base)
 	info, err := w.FS.Stat(s.logName)
@@ -145,9 +146,45 @@ func OpenSealed(w Where, base, next cluster.Offset, intervalBytes int) (*Segment
 	if st.offsetOfMaxTimestamp >= next && st.timeCount > 0 {
 		return nil, needsRecovery(s.timeName, "last entry at offset %d, the next segment starts at %d", st.offsetOfMaxTimestamp, next)
 	}
+	if st.dataEnd, err = s.sealedEnd(last, st); err != nil {
+		return nil, err
+	}
+	if st.dataEnd > next {
+		return nil, needsRecovery(s.logName, "offsets up to %d, the next segment starts at %d", st.dataEnd-1, next)
+	}
 	s.mu.state = st
 	return s, nil
 }
+
+// sealedEnd walks from the last index entry to the end of the file and returns
+// one past its last offset.
+func (s *Segment) sealedEnd(last OffsetEntry, st state) (cluster.Offset, error) {
+	if st.bytes == 0 {
+		return s.base, nil
+	}
+	f, err := s.where.FS.OpenReadOnly(s.logName)
+	if err != nil {
+		return 0, err
+	}
+	w := headerWalk{src: f, name: s.logName, pos: last.Position, limit: st.bytes, from: s.base}
+	defer w.close()
+	for w.next() {
+		if w.h.Position == last.Position && st.indexCount > 0 && w.h.Next-1 != last.Offset {
+			err = needsRecovery(s.indexName, "last entry (%d, %d) where a batch ends at offset %d", last.Offset, last.Position, w.h.Next-1)
+			break
+		}
+	}
+	if errors.As(w.err, new(*CorruptError)) {
+		err = needsRecovery(s.logName, "%v", w.err)
+	} else if w.err != nil {
+		err = w.err
+	}
+	return w.h.Next, errors.Join(err, f.Close())
+}
+
+// DataEnd is one past the last offset in the file of a segment that OpenSealed
+// opened: less than Next where batches are missing.
+func (s *Segment) DataEnd() cluster.Offset { return s.state().dataEnd }
 
 // OpenActive opens the last segment of a log, to be written, after a clean stop:
 // it reads the indexes, and of the log the headers after the last entry. It

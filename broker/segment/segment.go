@@ -66,6 +66,8 @@ type state struct {
 	sealed bool
 	bytes  int64
 	next   cluster.Offset
+	// dataEnd is one past the last offset that OpenSealed found.
+	dataEnd cluster.Offset
 
 	maxTimestamp         int64
 	offsetOfMaxTimestamp cluster.Offset
