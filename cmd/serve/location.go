@@ -27,8 +27,8 @@ const storeLookMax = 5 * time.Second
 
 // checkStore refuses a start with live remote segments and another store than
 // they are in. What is recorded is compared, so that a store that does not
-// answer never delays a start; only one under another endpoint is asked, as it
-// may be the same behind a new name.
+// answer never delays a start; one under another address is asked, as it may be
+// the same behind a new name, or a directory that was moved.
 func (n *Node) checkStore(ctx context.Context) error {
 	here := n.store.Location()
 	if here.Scheme == objstore.SchemeMem {
@@ -56,7 +56,7 @@ func (n *Node) checkStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return disk.WriteFileAtomic(n.cfg.FS, name, data)
+	return disk.WriteFileAtomic(n.ballast, name, data)
 }
 
 // liveLocations counts the live remote segments by location id.
@@ -105,15 +105,17 @@ func (n *Node) compareStores(ctx context.Context, before, here objstore.Location
 		segments += count
 	}
 	key, remedy := "remote.store.url", fmt.Sprintf("set it to %s again", storeURL(before))
-	same := before
-	same.Endpoint = here.Endpoint
-	if same == here {
+	renamed := before
+	renamed.Endpoint = here.Endpoint
+	if renamed == here {
 		key, remedy = "remote.store.endpoint", fmt.Sprintf("set it to the address of %s again", before)
+	}
+	if before.Scheme == here.Scheme && before.Prefix == here.Prefix { // the catalog's keys hold the prefix
 		owner, found, err := n.ownership.Peek(ctx, storeLookMax)
-		if err != nil {
+		if err != nil && renamed == here {
 			return fmt.Errorf("%w: %w", errUnanswered, err)
 		}
-		if _, known := live[owner.LocationID]; found && known {
+		if _, known := live[owner.LocationID]; err == nil && found && known {
 			return nil
 		}
 	}

@@ -404,4 +404,13 @@ func TestStartWithoutTheStoreIsRefused(t *testing.T) {
 	b.MustStart()
 	b.connect()
 	b.check("bound", 0, 0, 50, 1000)
+
+	// A directory that was moved is the same store: its owner object says so.
+	require.Zero(t, b.Stop())
+	moved := filepath.Join(b.Dir, "moved")
+	require.NoError(t, os.Rename(filepath.Join(b.Dir, "tier"), moved))
+	b.Set("remote.store.url", "file://"+moved)
+	b.MustStart()
+	b.connect()
+	b.check("bound", 0, 0, 50, 1000)
 }
