@@ -311,7 +311,7 @@ func mainJob(t *testing.T, partitions int) {
 	}
 	s := kit.Start(t, set)
 	createTopic(t, s.Addr, "tiered", int32(partitions), map[string]string{
-		"segment.bytes":         fmt.Sprint(sz.segmentBytes),
+		"segment.bytes":         fmt.Sprint(max(1<<20, sz.segmentBytes/int64(partitions))), // each keeps one that is not full yet
 		"local.retention.bytes": fmt.Sprint(sz.localBytes / int64(partitions)),
 	})
 	want := load(t, s, "tiered", partitions, sz.totalBytes)
