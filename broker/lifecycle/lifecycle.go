@@ -190,11 +190,16 @@ func (l *Lifecycle) Shutdown(ctx context.Context) error {
 	l.machine.stop()
 	l.noteLocked(before)
 	l.mu.Unlock()
+	l.Poke()
+	return l.WaitPhase(ctx, Stopped)
+}
+
+// Poke makes the next heartbeat go out at once, with what there is to tell.
+func (l *Lifecycle) Poke() {
 	select {
 	case l.poke <- struct{}{}:
 	default:
 	}
-	return l.WaitPhase(ctx, Stopped)
 }
 
 // Close stops the heartbeats. Idempotent.

@@ -4,7 +4,8 @@
 // of files that responses are made of; OS, the real implementation; Crash, a
 // file system in memory that can be cloned as it would be after a power loss
 // (unsynced data torn or lost, unsynced folder entries lost or kept); Fault, a
-// wrapper that fails the i-th call that matches.
+// wrapper that fails the i-th call that matches; Ballast, a wrapper that has room
+// of its own for when the disk is full.
 //
 // May not touch: anything of ours. It knows no log, no segment, no metadata.
 //

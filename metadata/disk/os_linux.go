@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"io"
 	"os"
 
@@ -84,4 +85,13 @@ func (osFS) Usage(dir string) (Usage, error) {
 		block := int64(st.Bsize)
 		return Usage{FreeBytes: int64(st.Bavail) * block, TotalBytes: int64(st.Blocks) * block}, nil
 	}
+}
+
+// allocate gives a file blocks for that many bytes without writing them.
+func allocate(f File, bytes int64) error {
+	fd, ok := f.Fd()
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return unix.Fallocate(int(fd), 0, 0, bytes)
 }

@@ -3,6 +3,7 @@
 package disk
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -22,3 +23,5 @@ func (osFS) Usage(dir string) (Usage, error) {
 	block := int64(st.Bsize)
 	return Usage{FreeBytes: int64(st.Bavail) * block, TotalBytes: int64(st.Blocks) * block}, nil
 }
+
+func allocate(File, int64) error { return errors.ErrUnsupported }
