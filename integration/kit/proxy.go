@@ -33,6 +33,7 @@ type Fault struct {
 	Delay    time.Duration // before anything else
 	CutAfter int64         // cut the answer's body after so many bytes; 0: whole
 	Drop     bool          // close the connection without an answer
+	Flip     bool          // turn a bit of the answer's body around
 	// LoseAnswer passes the request on and closes the connection instead of
 	// answering: the store has done it, nobody is told.
 	LoseAnswer bool
@@ -118,6 +119,8 @@ func (p *Proxy) serve(next http.Handler, w http.ResponseWriter, r *http.Request)
 	case f.LoseAnswer:
 		next.ServeHTTP(&lostWriter{header: http.Header{}}, r)
 		panic(http.ErrAbortHandler)
+	case f.Flip:
+		next.ServeHTTP(&flipWriter{ResponseWriter: w}, r)
 	case f.CutAfter > 0:
 		next.ServeHTTP(&cutWriter{ResponseWriter: w, left: f.CutAfter}, r)
 	default:
@@ -148,4 +151,19 @@ func (c *cutWriter) Write(b []byte) (int, error) {
 	}
 	c.left -= int64(len(b))
 	return c.ResponseWriter.Write(b)
+}
+
+// flipWriter damages the first piece of the body.
+type flipWriter struct {
+	http.ResponseWriter
+	done bool
+}
+
+func (f *flipWriter) Write(b []byte) (int, error) {
+	if !f.done && len(b) > 0 {
+		f.done = true
+		b = slices.Clone(b)
+		b[len(b)/2] ^= 0x10
+	}
+	return f.ResponseWriter.Write(b)
 }

@@ -37,6 +37,9 @@ func TestFaultyStore(t *testing.T) {
 		"EmptiedBucketLosesNothingElse":    emptiedBucket,
 		"RestartWhileTheStoreIsDown":       restartDuringOutage,
 		"MissingObjectIsReportedAndSpared": missingObject,
+		"LookupsCostFewRequests":           cheapLookups,
+		"GlitchesOfReadsPass":              glitches,
+		"DeletedBeforeItWasUploaded":       deletedBeforeUpload,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -122,10 +125,14 @@ func deletedTopic(f *faults) {
 			return true
 		}
 	}
+	each := int64(250)
+	if kit.Long() {
+		each = 11_000 // more objects than one call lists or deletes
+	}
 	f.create("quiet", 2, small(11_200))
 	for p := range int32(2) {
-		f.write("quiet", p, 0, 250, size, time.Time{})
-		f.tiered("quiet", p, 20)
+		f.write("quiet", p, 0, each, size, time.Time{})
+		f.tiered("quiet", p, each/10-5)
 	}
 	quiet := f.id("quiet")
 	require.False(f.t, gone(quiet)())
