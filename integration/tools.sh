@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the tools that the compatibility tests use and that a Debian machine
 # lacks. Each is installed once per machine, outside the checkout:
-#   kcat, python3-kafka, strace, node  Debian packages
+#   kcat, python3-kafka, strace        Debian packages
 #   minio, versitygw                   go install, real S3 servers
 #   Apache Kafka's broker and tools    Maven, into ~/.cache/strandline
 set -euo pipefail
@@ -9,14 +9,12 @@ set -euo pipefail
 say() { echo "tools: $*"; }
 kafka_version=4.4.0
 minio_version=v0.0.0-20260212201848-7aac2a2c5b7c
+versitygw_version=v1.8.0
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/strandline"
 
 packages=()
 command -v kcat >/dev/null || packages+=(kcat)
 command -v strace >/dev/null || packages+=(strace)
-versitygw_version=v1.8.0
-python_clients="confluent-kafka==2.16.1 kafka-python==3.0.12 aiokafka==0.14.0 cramjam==2.14.0 python-snappy==0.7.3 lz4==4.4.5 zstandard==0.25.0"
-node_clients="kafkajs@2.2.4 kafkajs-snappy@1.1.0 lz4js@0.2.0 zstd-codec@0.1.5"
 command -v gcc >/dev/null || packages+=(gcc libc6-dev)
 command -v java >/dev/null || packages+=(openjdk-17-jre-headless)
 command -v mvn >/dev/null || packages+=(maven)
@@ -35,6 +33,10 @@ if [ ! -x "$gobin/minio" ]; then
   say "building MinIO $minio_version (some minutes, once)"
   (cd / && go install "github.com/minio/minio@$minio_version")
 fi
+if [ ! -x "$gobin/versitygw" ]; then
+  say "building versitygw $versitygw_version (some minutes, once)"
+  (cd / && go install "github.com/versity/versitygw/cmd/versitygw@$versitygw_version")
+fi
 
 libs="$cache/kafka-$kafka_version/libs"
 if [ ! -e "$libs/.complete" ]; then
@@ -44,10 +46,6 @@ if [ ! -e "$libs/.complete" ]; then
   cat >"$work/pom.xml" <<XML
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
-if [ ! -x "$gobin/versitygw" ]; then
-  say "building versitygw $versitygw_version (some minutes, once)"
-  (cd / && go install "github.com/versity/versitygw/cmd/versitygw@$versitygw_version")
-fi
   <groupId>strandline</groupId><artifactId>kafka-tools</artifactId><version>1</version><packaging>pom</packaging>
   <dependencies>
     <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>$kafka_version</version></dependency>
