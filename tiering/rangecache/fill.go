@@ -98,7 +98,11 @@ func (c *Cache) readSome(ctx context.Context, run []*entry, src Source) (n int, 
 		if err := readChunk(body, data, e.key.Position, src); err != nil {
 			return n, err
 		}
-		if err := c.write(e, data); err != nil {
+		err := c.write(e, data)
+		if disk.NoSpace(err) && c.evictFor(e) {
+			err = c.write(e, data)
+		}
+		if err != nil {
 			return n, storageError(err)
 		}
 		c.complete(e)

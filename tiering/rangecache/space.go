@@ -105,6 +105,28 @@ func (c *Cache) staleLocked(fresh *list.Element) bool {
 	return c.filledBytes-fresh.Value.(*entry).filledAt > c.cfg.LimitBytes
 }
 
+// fullDiskFactor is how many times its size is evicted for a range that the disk
+// has no room for, so that not each of the ones after it fails first.
+const fullDiskFactor = 4
+
+// evictFor makes room on a disk that is full although the cache is within its
+// limit. False: there is nothing to evict, and the range is served without the
+// cache.
+func (c *Cache) evictFor(e *entry) bool {
+	c.mu.Lock()
+	victims := c.victimsLocked(fullDiskFactor*chargeBytes(e.key.Bytes), needed)
+	if victims == nil {
+		victims = c.victimsLocked(chargeBytes(e.key.Bytes), needed)
+	}
+	c.mu.Unlock()
+	c.counts.full.Add(1)
+	for _, v := range victims {
+		c.counts.evictions.Add(1)
+		c.removeFile(v)
+	}
+	return len(victims) > 0
+}
+
 // removeFile removes the file of an entry that is out of the map and gives its
 // space back. Where the disk refuses, the space stays charged: the file is
 // still there.
