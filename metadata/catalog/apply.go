@@ -191,12 +191,13 @@ func abandon(ctx Context, sum Summary, r Reader, ev AbandonedEvent) (Edit, error
 }
 
 func advanceLogStart(ctx Context, sum Summary, r Reader, ev LogStartEvent) (Edit, error) {
-	if ev.Offset <= sum.LogStart {
+	// Past the remote end nothing remote is left, and the next upload starts at
+	// the batch that holds the log start: also where only that batch changed,
+	// as in a log that was lost and began anew at the log start.
+	past := ev.Offset > sum.RemoteEnd
+	if ev.Offset < sum.LogStart || ev.Offset == sum.LogStart && !(past && ev.BatchBase > sum.RemoteEnd) {
 		return Edit{Summary: sum}, nil
 	}
-	// Past the remote end nothing remote is left, and the next upload starts at
-	// the batch that holds the new log start.
-	past := ev.Offset > sum.RemoteEnd
 	if past && (ev.BatchBase > ev.Offset || ev.BatchBase < sum.RemoteEnd) {
 		return Edit{}, request.Refuse(request.ErrInvalidRequest,
 			"no local batch that holds offset %d can start at %d: the remote end offset is %d",

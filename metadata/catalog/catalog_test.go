@@ -52,7 +52,7 @@ func (w *twin) apply(ctx Context, ev Event) {
 			s.Abandoned, s.ChangedMs = true, ctx.NowMs
 		}
 	case LogStartEvent:
-		if ev.Offset <= w.logStart {
+		if ev.Offset < w.logStart {
 			return
 		}
 		w.logStart = ev.Offset
@@ -62,7 +62,7 @@ func (w *twin) apply(ctx Context, ev Event) {
 			}
 		}
 		if ev.Offset > w.remoteEnd {
-			w.remoteEnd = ev.BatchBase
+			w.remoteEnd = max(w.remoteEnd, ev.BatchBase)
 		}
 	case RemovedEvent:
 		var left []Segment

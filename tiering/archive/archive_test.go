@@ -571,3 +571,32 @@ func TestLocalReadFailure(t *testing.T) {
 		w.requireArchived(r, r.Segments()[0].Next)
 	})
 }
+
+// Records were deleted into the middle of a batch past the remote end, and the
+// only replica's disk was lost then: its log begins anew at the log start, and
+// uploads go on there.
+func TestLogThatBeganAnewGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		r := w.replicas[0]
+		r.AddSegment(3, 100)
+		w.start()
+		w.pass(time.Second)
+		s := r.AddSegment(5, 100)
+		i := slices.IndexFunc(s.Batches, func(b tiertest.Batch) bool { return b.NextOffset()-b.BaseOffset() > 1 })
+		start := s.Batches[i].BaseOffset() + 1
+		_, err := r.AdvanceLogStart(t.Context(), start)
+		require.NoError(t, err)
+		sum, _ := w.catalog.Summary(r.TP)
+		require.Equal(t, s.Batches[i].BaseOffset(), sum.RemoteEnd)
+		r.DropLocal(s.Next)
+		next := r.AddSegment(3, 100)
+		require.Equal(t, start, next.Base)
+		w.pass(time.Minute)
+		w.requireArchived(r, next.Next)
+		live := w.live(r)
+		require.Len(t, live, 1)
+		require.Equal(t, start, live[0].Base)
+		require.Empty(t, w.a.Status()[0].LastError)
+	})
+}

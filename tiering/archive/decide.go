@@ -41,10 +41,10 @@ func decide(s situation) (action, error) {
 	if !s.settings.Tiered || s.settings.TierCopyDisabled || len(s.offered) == 0 {
 		return nothing, nil
 	}
-	if s.logStart > s.summary.LogStart {
+	first := s.offered[0]
+	if s.logStart > s.summary.LogStart || s.logStart == s.summary.LogStart && s.lostBatch(first.Base) {
 		return align, nil
 	}
-	first := s.offered[0]
 	if first.Base > s.summary.RemoteEnd {
 		return nothing, fmt.Errorf("%w: remote end offset %d, first local segment starts at %d",
 			ErrGap, s.summary.RemoteEnd, first.Base)
@@ -57,6 +57,13 @@ func decide(s situation) (action, error) {
 		return nothing, nil
 	}
 	return upload, nil
+}
+
+// lostBatch tells whether the batch is gone at whose start uploads were to go on,
+// with nothing above the log start lost: the local log was, and began anew at the
+// log start in its middle.
+func (s situation) lostBatch(firstLocal cluster.Offset) bool {
+	return s.summary.RemoteEnd < firstLocal && firstLocal <= s.logStart
 }
 
 // waits tells whether the segment's upload is put off (remote.copy.lag): until
