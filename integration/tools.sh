@@ -1,15 +1,22 @@
 #!/usr/bin/env bash
 # Installs the tools that the compatibility tests use and that a Debian machine
 # lacks. Each is installed once per machine, outside the checkout:
-#   kcat, python3-kafka, strace        Debian packages
+#   kcat, python3-kafka, strace, node  Debian packages
 #   minio, versitygw                   go install, real S3 servers
 #   Apache Kafka's broker and tools    Maven, into ~/.cache/strandline
+#   Kafka clients of Python and Node   pip and npm, into ~/.cache/strandline
+#   Prometheus and promtool            from Debian's package, unpacked there and
+#                                      not installed: it would start a service
+# Clients of Go are pinned by go.mod. What cannot be fetched is said and left
+# out: the tests that need it skip, or fail where every tool is required.
 set -euo pipefail
 
 say() { echo "tools: $*"; }
 kafka_version=4.4.0
 minio_version=v0.0.0-20260212201848-7aac2a2c5b7c
 versitygw_version=v1.8.0
+python_clients="confluent-kafka==2.16.1 kafka-python==3.0.12 aiokafka==0.14.0 cramjam==2.14.0 python-snappy==0.7.3 lz4==4.4.5 zstandard==0.25.0"
+node_clients="kafkajs@2.2.4 kafkajs-snappy@1.1.0 lz4js@0.2.0 zstd-codec@0.1.5"
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/strandline"
 
 packages=()
@@ -18,7 +25,11 @@ command -v strace >/dev/null || packages+=(strace)
 command -v gcc >/dev/null || packages+=(gcc libc6-dev)
 command -v java >/dev/null || packages+=(openjdk-17-jre-headless)
 command -v mvn >/dev/null || packages+=(maven)
-[ -d /usr/lib/python3/dist-packages/kafka ] || packages+=(python3-kafka)
+command -v node >/dev/null || packages+=(nodejs)
+command -v npm >/dev/null || packages+=(npm)
+for module in kafka:python3-kafka snappy:python3-snappy lz4:python3-lz4 zstandard:python3-zstandard venv:python3-venv ensurepip:python3-venv; do
+  /usr/bin/python3 -c "import ${module%%:*}" 2>/dev/null || packages+=("${module##*:}")
+done
 if [ ${#packages[@]} -gt 0 ]; then
   say "apt-get install ${packages[*]}"
   sudo=
@@ -64,4 +75,26 @@ YAML
   touch "$libs/.complete"
   rm -rf "$work"
 fi
+# once NAME PINS FUNCTION: lets FUNCTION fill an empty folder, unless it was
+# filled with the same pins before.
+once() {
+  local dir="$cache/$1"
+  [ "$(cat "$dir/.complete" 2>/dev/null)" != "$2" ] || return 0
+  say "fetching $1: $2"
+  rm -rf "$dir"
+  mkdir -p "$dir"
+  if (cd "$dir" && $3); then
+    echo "$2" >"$dir/.complete"
+  else
+    say "$1 could not be fetched"
+  fi
+}
+
+python_venv() { /usr/bin/python3 -m venv . && bin/pip install -q --disable-pip-version-check $python_clients; }
+node_modules() { npm install --no-audit --no-fund --loglevel=error --prefix . $node_clients; }
+prometheus() { apt-get download -q prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb && usr/bin/promtool --version; }
+
+once python-clients "$python_clients" python_venv
+once node-clients "$node_clients" node_modules
+once prometheus "Debian's" prometheus
 say "all there"

@@ -14,15 +14,22 @@ const KafkaVersion = "4.4.0"
 
 func kafkaLibs(t testing.TB) string {
 	t.Helper()
+	return filepath.Join(installed(t, "kafka-"+KafkaVersion, "libs"), "libs")
+}
+
+// installed is a folder that integration/tools.sh fills outside the checkout,
+// or a skip where it has not.
+func installed(t testing.TB, name, complete string) string {
+	t.Helper()
 	cache := os.Getenv("XDG_CACHE_HOME")
 	if cache == "" {
 		cache = filepath.Join(os.Getenv("HOME"), ".cache")
 	}
-	libs := filepath.Join(cache, "strandline", "kafka-"+KafkaVersion, "libs")
-	if _, err := os.Stat(filepath.Join(libs, ".complete")); err != nil {
-		Missing(t, "Apache Kafka "+KafkaVersion)
+	dir := filepath.Join(cache, "strandline", name)
+	if _, err := os.Stat(filepath.Join(dir, complete, ".complete")); err != nil {
+		Missing(t, name)
 	}
-	return libs
+	return dir
 }
 
 // KafkaTool runs one of Apache Kafka's command-line classes, e.g.
