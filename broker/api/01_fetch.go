@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"strandline/broker/fetchsession"
 	"strandline/broker/partition"
 	"strandline/broker/wire"
 	"strandline/metadata/cluster"
@@ -23,15 +24,13 @@ const remoteGrace = 10 * time.Millisecond
 // Versions: 4 to 12 name topics, later ones by id (13); 5 adds the log start
 // offset, 7 sessions, 9 leader epochs, 11 racks, 12 tags and diverging epochs,
 // 15 moves the replica id into a tag, 16 names the leader where it is another.
-//
-// Sessions (KIP-227) are declined: a full fetch is answered with session 0, an
-// incremental one with "no such session", after which the client starts afresh.
 type fetching struct {
 	h        *Handler
 	header   wire.Request
 	req      *kmsg.FetchRequest
 	img      *image.Image
 	code     int16 // of the whole request
+	session  fetchSession
 	parts    []fetchPart
 	bytes    int // of records found
 	maxBytes int
@@ -44,13 +43,16 @@ type fetching struct {
 
 // fetchPart is one partition of it.
 type fetchPart struct {
-	topic, index int // in the request
-	partition    Partition
-	image        *image.Partition // nil: not known
-	read         partition.ReadRequest
-	result       partition.ReadResult
-	code         int16
-	known        bool // result has offsets
+	key       fetchsession.Key // as the request names it
+	cached    *fetchsession.Part
+	maxBytes  int
+	partition Partition
+	image     *image.Partition // nil: not known
+	read      partition.ReadRequest
+	result    partition.ReadResult
+	code      int16
+	known     bool // result has offsets
+	left      bool // out of the answer: the client knows it all
 }
 
 func (h *Handler) fetch(c *Conn, q *wire.Request, out *wire.Out) (Deferred, error) {
@@ -76,10 +78,6 @@ func (h *Handler) fetch(c *Conn, q *wire.Request, out *wire.Out) (Deferred, erro
 // prepare finds what the request asks for.
 func (f *fetching) prepare() {
 	req := f.req
-	if req.Version >= 7 && req.SessionEpoch > 0 {
-		f.code = codeFetchSessionIDNotFound
-		return
-	}
 	if req.IsolationLevel < 0 || req.IsolationLevel > 1 {
 		f.code = codeInvalidRequest
 		return
@@ -88,31 +86,58 @@ func (f *fetching) prepare() {
 	if req.Version >= 15 {
 		replica = consumerOr(req.ReplicaState.ID)
 	}
+	if f.code = f.openSession(replica); f.code != codeNone {
+		return
+	}
 	f.maxBytes = max(int(req.MaxBytes), 0)
 	if most := int(f.h.cfg.Broker.FetchMaxBytes); replica < 0 && most > 0 {
 		f.maxBytes = min(f.maxBytes, most)
 	}
 	f.minBytes = min(int(req.MinBytes), f.maxBytes)
 	f.deadline = time.Now().Add(time.Duration(max(req.MaxWaitMillis, 0)) * time.Millisecond)
-	count := 0
-	for i := range req.Topics {
-		count += len(req.Topics[i].Partitions)
+	if f.session.incremental {
+		f.session.turn.Parts(f.reserve, func(p *fetchsession.Part) { f.addCached(p, replica) })
+		return
 	}
-	f.parts = make([]fetchPart, 0, count)
+	f.reserve(requested(req))
 	for i := range req.Topics {
 		topic, code := topicFor(f.img, req.Version >= 13, req.Topics[i].Topic, req.Topics[i].TopicID)
 		for j := range req.Topics[i].Partitions {
-			asked := &req.Topics[i].Partitions[j]
-			p := fetchPart{topic: i, index: j, code: code, read: partition.ReadRequest{
-				Offset: cluster.Offset(asked.FetchOffset), ReadCommitted: req.IsolationLevel == 1,
-				CurrentLeaderEpoch: cluster.LeaderEpoch(asked.CurrentLeaderEpoch),
-				LastFetchedEpoch:   cluster.LeaderEpoch(asked.LastFetchedEpoch), Replica: replica,
-			}}
-			if code == codeNone {
-				f.find(&p, topic, asked.Partition)
-			}
-			f.parts = append(f.parts, p)
+			ask := f.ask(&req.Topics[i], &req.Topics[i].Partitions[j])
+			f.add(&ask, replica, topic, code)
 		}
+	}
+}
+
+func (f *fetching) reserve(n int) { f.parts = make([]fetchPart, 0, n) }
+
+// requested counts the partitions that a request names.
+func requested(req *kmsg.FetchRequest) int {
+	n := 0
+	for i := range req.Topics {
+		n += len(req.Topics[i].Partitions)
+	}
+	return n
+}
+
+func (f *fetching) ask(t *kmsg.FetchRequestTopic, p *kmsg.FetchRequestTopicPartition) fetchsession.Ask {
+	a := fetchsession.Ask{
+		Key: fetchsession.Key{Name: t.Topic, Partition: p.Partition}, Offset: cluster.Offset(p.FetchOffset), MaxBytes: p.PartitionMaxBytes,
+		CurrentLeaderEpoch: cluster.LeaderEpoch(p.CurrentLeaderEpoch), LastFetchedEpoch: cluster.LeaderEpoch(p.LastFetchedEpoch),
+	}
+	if f.req.Version >= 13 {
+		a.ID, a.Name = cluster.TopicID(t.TopicID), ""
+	}
+	return a
+}
+
+func (f *fetching) add(a *fetchsession.Ask, replica cluster.BrokerID, topic *image.Topic, code int16) {
+	f.parts = append(f.parts, fetchPart{key: a.Key, maxBytes: max(int(a.MaxBytes), 0), code: code, read: partition.ReadRequest{
+		Offset: a.Offset, ReadCommitted: f.req.IsolationLevel == 1, CurrentLeaderEpoch: a.CurrentLeaderEpoch,
+		LastFetchedEpoch: a.LastFetchedEpoch, Replica: replica,
+	}})
+	if code == codeNone {
+		f.find(&f.parts[len(f.parts)-1], topic, a.Partition)
 	}
 }
 
@@ -143,7 +168,8 @@ func (f *fetching) readLocal() {
 		if p.partition == nil || p.code != codeNone {
 			continue
 		}
-		p.read.MaxBytes, p.read.MinOneBatch = min(f.partMax(p), budget), first
+		// Before version 3 a request has no limit but those of its partitions.
+		p.read.MaxBytes, p.read.MinOneBatch = min(p.maxBytes, budget), first || f.req.Version < 3
 		res, err := p.partition.Read(p.read)
 		if err != nil {
 			p.code = f.codeOfRead(err)
@@ -160,10 +186,6 @@ func (f *fetching) readLocal() {
 			f.bytes += res.Bytes
 		}
 	}
-}
-
-func (f *fetching) partMax(p *fetchPart) int {
-	return max(int(f.req.Topics[p.topic].Partitions[p.index].PartitionMaxBytes), 0)
 }
 
 func (f *fetching) codeOfRead(err error) int16 {
@@ -342,7 +364,7 @@ func (f *fetching) rereadLocal() {
 		if p.partition == nil || p.code != codeNone || p.result.Remote || p.read.MinOneBatch {
 			continue
 		}
-		p.read.MaxBytes, p.read.MinOneBatch = min(f.partMax(p), f.maxBytes-f.bytes), f.bytes == 0
+		p.read.MaxBytes, p.read.MinOneBatch = min(p.maxBytes, f.maxBytes-f.bytes), f.bytes == 0
 		res, err := p.partition.Read(p.read)
 		if err != nil {
 			p.code = f.codeOfRead(err)

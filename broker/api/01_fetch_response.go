@@ -14,35 +14,66 @@ import (
 func (f *fetching) write(out *wire.Out) {
 	e := fetchEncoder{f: f, out: out, version: f.req.Version, flexible: f.req.Version >= 12}
 	out.Begin(f.header.CorrelationID, e.flexible)
-	e.int32(0) // throttle
+	if e.version >= 1 {
+		e.int32(0) // throttle
+	}
+	id := f.answerSession()
 	if e.version >= 7 {
 		e.int16(f.code)
-		e.int32(0) // session
+		e.int32(id)
 	}
 	if f.code != codeNone {
-		e.arrayLen(0)
-		e.noTags()
-		out.End()
-		return
+		f.release()
+		f.parts = nil
 	}
-	e.arrayLen(len(f.req.Topics))
-	next := 0
-	for i := range f.req.Topics {
-		t := &f.req.Topics[i]
-		if e.version >= 13 {
-			out.Buf = append(out.Buf, t.TopicID[:]...)
-		} else {
-			e.string(t.Topic)
-		}
-		e.arrayLen(len(t.Partitions))
-		for j := range t.Partitions {
-			e.part(t.Partitions[j].Partition, &f.parts[next])
-			next++
-		}
-		e.noTags()
+	e.arrayLen(groups(f.parts))
+	for parts := f.parts; len(parts) > 0; {
+		var topic []fetchPart
+		topic, parts = group(parts)
+		e.topic(topic)
 	}
 	e.leaders()
 	out.End()
+}
+
+// group takes the next partitions of one topic that are in the answer; nothing
+// where none are left.
+func group(parts []fetchPart) (topic, rest []fetchPart) {
+	for len(parts) > 0 && parts[0].left {
+		parts = parts[1:]
+	}
+	end := 0
+	for end < len(parts) && !parts[end].left && parts[end].key.ID == parts[0].key.ID && parts[end].key.Name == parts[0].key.Name {
+		end++
+	}
+	return parts[:end], parts[end:]
+}
+
+func groups(parts []fetchPart) int {
+	n := 0
+	for len(parts) > 0 {
+		var topic []fetchPart
+		if topic, parts = group(parts); len(topic) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *fetchEncoder) topic(parts []fetchPart) {
+	if len(parts) == 0 {
+		return
+	}
+	if e.version >= 13 {
+		e.out.Buf = append(e.out.Buf, parts[0].key.ID[:]...)
+	} else {
+		e.string(parts[0].key.Name)
+	}
+	e.arrayLen(len(parts))
+	for i := range parts {
+		e.part(parts[i].key.Partition, &parts[i])
+	}
+	e.noTags()
 }
 
 type fetchEncoder struct {
@@ -66,7 +97,9 @@ func (e *fetchEncoder) part(index int32, p *fetchPart) {
 	e.int32(index)
 	e.int16(p.code)
 	e.int64(-1)
-	e.int64(-1)
+	if e.version >= 4 {
+		e.int64(-1)
+	}
 	if e.version >= 5 {
 		e.int64(-1)
 	}
@@ -84,7 +117,9 @@ func (e *fetchEncoder) found(index int32, p *fetchPart) bool {
 	e.int32(index)
 	e.int16(codeNone)
 	e.int64(int64(r.HighWatermark))
-	e.int64(int64(r.LastStableOffset))
+	if e.version >= 4 {
+		e.int64(int64(r.LastStableOffset))
+	}
 	if e.version >= 5 {
 		e.int64(int64(r.LogStartOffset))
 	}
@@ -128,6 +163,9 @@ func (e *fetchEncoder) found(index int32, p *fetchPart) bool {
 
 // aborted encodes the aborted transactions; null for a reader of everything.
 func (e *fetchEncoder) aborted(txns []producerstate.AbortedTxn, committed bool) {
+	if e.version < 4 {
+		return
+	}
 	if !committed {
 		if e.flexible {
 			e.uvarint(0)

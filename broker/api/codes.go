@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"strandline/broker/fetchsession"
 	"strandline/broker/partition"
 	"strandline/broker/recordbatch"
 	"strandline/metadata/config"
@@ -42,6 +43,7 @@ const (
 	codeInvalidTxnState            int16 = 48
 	codeKafkaStorageError          int16 = 56
 	codeFetchSessionIDNotFound     int16 = 70
+	codeInvalidFetchSessionEpoch   int16 = 71
 	codeListenerNotFound           int16 = 72
 	codeTopicDeletionDisabled      int16 = 73
 	codeFencedLeaderEpoch          int16 = 74
@@ -51,6 +53,8 @@ const (
 	codeOffsetNotAvailable         int16 = 78
 	codeInvalidRecord              int16 = 87
 	codeUnknownTopicID             int16 = 100
+	codeInconsistentTopicID        int16 = 103
+	codeFetchSessionTopicID        int16 = 106
 	codeMismatchedEndpointType     int16 = 114
 	codeUnsupportedEndpointType    int16 = 115
 	codeRebootstrapRequired        int16 = 129
@@ -102,6 +106,10 @@ var codes = []struct {
 	{request.ErrStaleBrokerEpoch, codeStaleBrokerEpoch},
 	{request.ErrOffsetOutOfRange, codeOffsetOutOfRange},
 	{config.ErrInvalid, codeInvalidConfig},
+
+	{fetchsession.ErrUnknown, codeFetchSessionIDNotFound},
+	{fetchsession.ErrEpoch, codeInvalidFetchSessionEpoch},
+	{fetchsession.ErrTopicIDs, codeFetchSessionTopicID},
 
 	{recordbatch.ErrCorrupt, codeCorruptMessage},
 	{context.DeadlineExceeded, codeRequestTimedOut},

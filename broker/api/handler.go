@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"strandline/broker/fetchsession"
 	"strandline/broker/wire"
 	"strandline/metadata/cluster"
 	"strandline/metadata/config"
@@ -23,7 +24,10 @@ import (
 var ErrNoAnswer = errors.New("request failed and expects no answer")
 
 // Limits that LimitHit is told.
-const LimitAutoCreate = "auto_create_topics"
+const (
+	LimitAutoCreate    = "auto_create_topics"
+	LimitFetchSessions = "fetch.sessions"
+)
 
 // AutoCreateMax bounds the topics being created because a client asked for them.
 const AutoCreateMax = 256
@@ -44,9 +48,10 @@ type Config struct {
 
 // Handler answers requests. Its methods may be called from several goroutines.
 type Handler struct {
-	cfg    Config
-	ids    producerIDs
-	create creations
+	cfg     Config
+	ids     producerIDs
+	fetches *fetchsession.Cache
+	create  creations
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -64,7 +69,9 @@ func New(cfg Config) *Handler {
 	if cfg.BrokerEpoch == nil {
 		cfg.BrokerEpoch = func() cluster.BrokerEpoch { return cluster.NoBrokerEpoch }
 	}
-	h := &Handler{cfg: cfg}
+	h := &Handler{cfg: cfg, fetches: fetchsession.New(fetchsession.Config{
+		Slots: int(cfg.Broker.FetchSessionSlots), LimitHit: func() { cfg.LimitHit(LimitFetchSessions) },
+	})}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.create.names = map[string]struct{}{}
 	return h
@@ -78,6 +85,9 @@ func (h *Handler) Close() error {
 	h.wg.Wait()
 	return nil
 }
+
+// FetchSessions tells how many fetch sessions there are.
+func (h *Handler) FetchSessions() fetchsession.Stats { return h.fetches.Stats() }
 
 // Serve answers a request: by a frame in out, by a Deferred, or by neither where
 // none is expected. An error closes the connection.

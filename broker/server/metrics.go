@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"strandline/broker/api"
 	"strandline/broker/wire"
 )
 
@@ -58,7 +59,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, a := range wire.Supported() {
 		m.requests[a.Key] = latency.WithLabelValues(a.Name)
 	}
-	for _, l := range []string{LimitConnections, LimitConnectionsPerIP, LimitRequestBytes, LimitInFlight, LimitInFlightBytes, LimitIdle, LimitColdReads} {
+	for _, l := range []string{LimitConnections, LimitConnectionsPerIP, LimitRequestBytes, LimitInFlight, LimitInFlightBytes, LimitIdle, LimitColdReads, api.LimitAutoCreate, api.LimitFetchSessions} {
 		m.limits.WithLabelValues(l)
 	}
 	if reg == nil {

@@ -34,6 +34,18 @@ var (
 	futureSegments    = prometheus.NewDesc("strandline_future_timestamp_segments", "Segments whose largest timestamp lies in the future, which retention by time keeps.", nil, nil)
 )
 
+// fetchSessionCollectors read what the handlers keep for incremental fetches.
+func (n *Node) fetchSessionCollectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "strandline_fetch_sessions", Help: "Fetch sessions that are kept."},
+			func() float64 { return float64(n.handler.FetchSessions().Sessions) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "strandline_fetch_session_partitions", Help: "Partitions of all fetch sessions together."},
+			func() float64 { return float64(n.handler.FetchSessions().Partitions) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "strandline_fetch_sessions_evicted_total", Help: "Fetch sessions that made room for others."},
+			func() float64 { return float64(n.handler.FetchSessions().Evicted) }),
+	}
+}
+
 // nodeCollector reads what the parts count for themselves.
 type nodeCollector struct{ n *Node }
 

@@ -45,10 +45,11 @@ var table = map[string][]string{
 	"broker/partition":     {"metadata/disk", "metadata/image", "broker/locallog", "broker/segment", "broker/recordbatch", "broker/producerstate", "broker/leaderepoch"},
 	"broker/cleaner":       {"metadata/disk", "broker/locallog", "broker/segment", "broker/recordbatch", "broker/producerstate", "broker/keyindex"},
 	"broker/replicas":      {"metadata/disk", "metadata/image", "metadata/watch", "broker/locallog", "broker/segment", "broker/producerstate", "broker/partition", "broker/replication", "broker/cleaner"},
+	"broker/fetchsession":  {},
 	"broker/lifecycle":     {"metadata/watch", "metadata/image", "metadata/request", "broker/peer"},
 	"broker/wire":          {"metadata/disk"},
 	"broker/security":      {"metadata/image"},
-	"broker/api":           {"metadata/disk", "metadata/image", "metadata/request", "broker/wire", "broker/recordbatch", "broker/security", "broker/partition", "broker/producerstate"},
+	"broker/api":           {"metadata/disk", "metadata/image", "metadata/request", "broker/wire", "broker/recordbatch", "broker/security", "broker/partition", "broker/producerstate", "broker/fetchsession"},
 	"broker/server":        {"metadata/disk", "broker/wire", "broker/api", "broker/security"},
 	"broker/admin":         {},
 

@@ -62,8 +62,7 @@ func brokerKeys() []Key {
 		def("queued.max.request.bytes", Long, "-1", nil, "Bytes of requests in progress; -1: no limit.").
 			ignored("bytes of requests in progress are bounded for each connection: 128 MiB"),
 		def("fetch.max.bytes", Int, "57671680", atLeast(1024), "The most that one fetch returns."),
-		def("max.incremental.fetch.session.cache.slots", Int, "1000", atLeast(0), "Fetch sessions that are kept.").
-			ignored("fetch sessions are declined, every fetch is a full one"),
+		def("max.incremental.fetch.session.cache.slots", Int, "1000", atLeast(0), "Fetch sessions that are kept; 0: none, every fetch is a full one."),
 		def("request.timeout.ms", Int, "30000", atLeast(1), "How long the controller may take where the client does not say how long it waits."),
 		def("disk.reserved.bytes", Long, "268435456", atLeast(0),
 			"Free bytes of a log or metadata directory below which produce is refused with a retriable error.").ours(),
