@@ -57,23 +57,28 @@ type Node struct {
 	registry *prometheus.Registry
 	ready    atomic.Bool
 	line     readyLine
+	// ballast is the disk of metadata.log.dir; ballasted says that it was Held
+	// since the start.
+	ballast   *disk.Ballast
+	ballasted atomic.Bool
 
 	// In the order in which they start; they stop in the opposite one.
-	meta      *node.Node
-	dirs      *replicas.Dirs
-	cache     *rangecache.Cache
-	server    *server.Server
-	admin     *admin.Server
-	store     objstore.Store
-	ownership *manifest.Ownership
-	remote    *remotelog.Log
-	replicas  *replicas.Manager
-	handler   *api.Handler
-	lifecycle *lifecycle.Lifecycle
-	archiver  *archive.Archiver
-	offers    atomic.Pointer[archive.Archiver] // the same, once it runs: replicas start before it
-	sweeper   *sweep.Sweeper
-	metrics   *server.Metrics
+	meta       *node.Node
+	dirs       *replicas.Dirs
+	cache      *rangecache.Cache
+	server     *server.Server
+	admin      *admin.Server
+	store      objstore.Store
+	ownership  *manifest.Ownership
+	remote     *remotelog.Log
+	replicas   *replicas.Manager
+	handler    *api.Handler
+	lifecycle  *lifecycle.Lifecycle
+	registered atomic.Pointer[lifecycle.Lifecycle] // the same, once it is there
+	archiver   *archive.Archiver
+	offers     atomic.Pointer[archive.Archiver] // the same, once it runs: replicas start before it
+	sweeper    *sweep.Sweeper
+	metrics    *server.Metrics
 
 	closers []closer
 }
@@ -88,7 +93,8 @@ type closer struct {
 // was started is closed again.
 func Start(ctx context.Context, cfg Config) (_ *Node, err error) {
 	began := time.Now()
-	if cfg.FS == nil {
+	onDisk := cfg.FS == nil
+	if onDisk {
 		cfg.FS = disk.OS()
 	}
 	if cfg.Now == nil {
@@ -105,6 +111,7 @@ func Start(ctx context.Context, cfg Config) (_ *Node, err error) {
 			err = errors.Join(err, n.Close(stop))
 		}
 	}()
+	n.keepBallast(onDisk)
 	for _, part := range []func(context.Context) error{
 		n.openDirectories, n.listen, n.startMetadata, n.startTier, n.startReplicas, n.serve, n.register, n.startArchive,
 	} {
@@ -126,8 +133,9 @@ func (n *Node) onClose(name string, f func(ctx context.Context) error) {
 // changes.
 func (n *Node) openDirectories(context.Context) (err error) {
 	b := n.cfg.Broker
+	n.ballasted.Store(n.ballast.Held())
 	n.meta, err = node.Open(node.Config{
-		FS: n.cfg.FS, Dir: b.MetadataLogDir, Broker: b, LogDirs: b.LogDirs, Logger: n.cfg.Logger.With("part", "metadata"),
+		FS: n.ballast, Dir: b.MetadataLogDir, Broker: b, LogDirs: b.LogDirs, Logger: n.cfg.Logger.With("part", "metadata"),
 		Now: n.cfg.Now, Fatal: n.cfg.Failed,
 	})
 	if err != nil {
@@ -239,7 +247,12 @@ func (n *Node) startTier(ctx context.Context) error {
 func (n *Node) startReplicas(ctx context.Context) error {
 	n.replicas = replicas.New(replicas.Config{
 		FS: n.cfg.FS, Dirs: n.dirs, Broker: n.cfg.Broker, Watch: n.meta, Remote: plant(n.remote), Keeper: n.remote,
-		Now: n.cfg.Now, Logger: n.cfg.Logger, Hook: n.cfg.Hook,
+		Now: n.cfg.Now, Logger: n.cfg.Logger, Hook: n.cfg.Hook, Failed: n.failed,
+		OnDirOffline: func() {
+			if l := n.registered.Load(); l != nil {
+				l.Poke()
+			}
+		},
 		OnOffer: func(tp cluster.TopicPartition) {
 			if a := n.offers.Load(); a != nil {
 				a.Wake(tp)
@@ -263,9 +276,10 @@ func (n *Node) startReplicas(ctx context.Context) error {
 func (n *Node) serve(context.Context) error {
 	n.handler = api.New(api.Config{
 		Cluster: settling{n}, Replicas: hosted{n.replicas}, Broker: n.cfg.Broker, BrokerEpoch: func() cluster.BrokerEpoch { return n.lifecycle.Epoch() },
-		LimitHit: n.metrics.LimitHit, Logger: n.cfg.Logger,
+		LimitHit: n.metrics.LimitHit, Conversions: api.NewConversions(n.registry), Logger: n.cfg.Logger,
 	})
 	n.onClose("requests", func(context.Context) error { return n.handler.Close() })
+	n.registry.MustRegister(n.fetchSessionCollectors()...)
 	n.registry.MustRegister(n.fetchSessionCollectors()...)
 	return nil
 }
@@ -282,6 +296,12 @@ type settling struct{ n *Node }
 func (s settling) Image() *image.Image { return s.n.meta.Image() }
 
 func (s settling) Submit(ctx context.Context, req request.Request) (request.Result, error) {
+	switch req.(type) {
+	case request.CreateTopics, request.CreatePartitions:
+		if err := s.n.roomToGrow(); err != nil {
+			return nil, err
+		}
+	}
 	result, err := s.n.meta.Submit(ctx, req)
 	if err != nil {
 		return result, err
@@ -347,6 +367,7 @@ func (n *Node) register(ctx context.Context) error {
 		RegistrationTimeout: b.RegistrationTimeout, Activate: n.replicas.Activate, AppliedIndex: n.replicas.AppliedIndex,
 		OfflineDirs: n.replicas.OfflineDirs, Logger: n.cfg.Logger,
 	})
+	n.registered.Store(n.lifecycle)
 	n.onClose("registration", func(ctx context.Context) error {
 		var err error
 		if b.ControlledShutdown {
@@ -358,6 +379,13 @@ func (n *Node) register(ctx context.Context) error {
 		return fmt.Errorf("registering the broker: %w", err)
 	}
 	return nil
+}
+
+// failed tells whoever runs the node that it cannot go on.
+func (n *Node) failed(err error) {
+	if n.cfg.Failed != nil {
+		n.cfg.Failed(err)
+	}
 }
 
 // Close stops the parts in the opposite order of their start. It may be called
