@@ -116,6 +116,7 @@ func (n *Node) serveTierStatus(w http.ResponseWriter, r *http.Request) {
 		uploads[u.Partition] = u
 	}
 	now := n.cfg.Now()
+	bad := n.badObjects()
 	for p := range n.replicas.All() {
 		s := p.Status()
 		if !s.Tiered || !wanted(r, s.Topic) {
@@ -133,7 +134,7 @@ func (n *Node) serveTierStatus(w http.ResponseWriter, r *http.Request) {
 				t.OldestPendingSeconds = max(0, now.Sub(u.OldestPending).Seconds())
 			}
 		}
-		t.LastError = join(t.LastError, sweeping[s.Partition])
+		t.LastError = join(join(t.LastError, sweeping[s.Partition]), bad[s.Partition])
 		status.Partitions = append(status.Partitions, t)
 	}
 	slices.SortFunc(status.Partitions, func(a, b tierPartition) int {
@@ -150,6 +151,23 @@ func (n *Node) serveTierStatus(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	answer(w, status)
+}
+
+// badObjects says, for each partition that has any, which remote object cannot be
+// read and how many more.
+func (n *Node) badObjects() map[cluster.TopicPartition]string {
+	counts, texts := map[cluster.TopicPartition]int{}, map[cluster.TopicPartition]string{}
+	for _, o := range n.remote.BadObjects() {
+		if counts[o.Partition]++; counts[o.Partition] == 1 {
+			texts[o.Partition] = o.Err.Error() + "; " + o.Remedy()
+		}
+	}
+	for tp, count := range counts {
+		if count > 1 {
+			texts[tp] += fmt.Sprintf(" (and %d more objects)", count-1)
+		}
+	}
+	return texts
 }
 
 // join is both messages, or the one that there is.

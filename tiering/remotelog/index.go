@@ -75,10 +75,9 @@ func (l *Log) index(ctx context.Context, seg catalog.Segment) (*segmentobject.In
 		x, err = l.loadIndex(ctx, seg, l.cfg.Cache.Bypass)
 	}
 	if err != nil {
-		l.judge(seg, err)
 		return nil, err
 	}
-	l.bad.forget(seg.ID)
+	l.well(seg, seg.Object.IndexPosition, seg.Object.ObjectBytes)
 	return x, nil
 }
 

@@ -184,15 +184,16 @@ func remoteError(ctx context.Context, err error) error {
 
 // onSegment runs f on the segment that find returns. Where its object is not
 // found, the catalog catches up and is asked again: the segment may have been
-// replaced or expired meanwhile (R5). ok is false where find found none.
-func (l *Log) onSegment(ctx context.Context, find func() (catalog.Segment, bool, error), f func(catalog.Segment) error) (ok bool, err error) {
+// replaced or expired meanwhile (R5). ok is false where find found none. An object
+// that turns out bad is remembered.
+func (l *Log) onSegment(ctx context.Context, tp cluster.TopicPartition, find func() (catalog.Segment, bool, error), f func(catalog.Segment) error) (ok bool, err error) {
 	seg, ok, err := find()
 	if err != nil || !ok {
 		return ok, err
 	}
 	err = f(seg)
 	if !errors.Is(err, objstore.ErrNotFound) {
-		return true, err
+		return true, l.judge(tp, seg, err)
 	}
 	if err := l.cfg.CatchUp(ctx); err != nil {
 		return true, fmt.Errorf("object %q is not in the store, and the catalog cannot be brought up to date: %w", seg.Key, err)
@@ -201,13 +202,11 @@ func (l *Log) onSegment(ctx context.Context, find func() (catalog.Segment, bool,
 	if ferr != nil || !ok {
 		return ok, ferr
 	}
-	if again.ID == seg.ID {
-		err = fmt.Errorf("%w: %q", ErrMissingObject, seg.Key)
-		l.markBad(seg, err)
-		return true, err
+	if again.ID != seg.ID {
+		err = f(again)
 	}
-	if err = f(again); errors.Is(err, objstore.ErrNotFound) {
+	if errors.Is(err, objstore.ErrNotFound) {
 		err = fmt.Errorf("%w: %q", ErrMissingObject, again.Key)
 	}
-	return true, err
+	return true, l.judge(tp, again, err)
 }

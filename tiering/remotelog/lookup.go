@@ -21,12 +21,12 @@ func (l *Log) OffsetForTimestamp(ctx context.Context, tp cluster.TopicPartition,
 	for {
 		var found partition.TimestampOffset
 		var end cluster.Offset
-		ok, err := l.onSegment(ctx, func() (catalog.Segment, bool, error) {
+		ok, err := l.onSegment(ctx, tp, func() (catalog.Segment, bool, error) {
 			return l.cfg.Catalog.FindTimestamp(tp, ts, from)
 		}, func(seg catalog.Segment) error {
 			var err error
 			end = seg.End
-			return l.twice(seg, func(final bool) error {
+			return twice(func(final bool) error {
 				found, err = l.timestampIn(ctx, seg, ts, from, final)
 				return err
 			})
@@ -100,7 +100,7 @@ func (l *Log) Aborted(ctx context.Context, tp cluster.TopicPartition, from, to c
 	seen := make(map[txn]bool)
 	for at := from; at < to; {
 		var part []producerstate.AbortedTxn
-		ok, err := l.onSegment(ctx, func() (catalog.Segment, bool, error) {
+		ok, err := l.onSegment(ctx, tp, func() (catalog.Segment, bool, error) {
 			return l.cfg.Catalog.FindOffset(tp, at)
 		}, func(seg catalog.Segment) error {
 			x, err := l.index(ctx, seg)
@@ -132,7 +132,7 @@ func (l *Log) State(ctx context.Context, tp cluster.TopicPartition) (partition.R
 		return partition.RemoteState{}, nil
 	}
 	state := partition.RemoteState{End: sum.RemoteEnd}
-	_, err := l.onSegment(ctx, func() (catalog.Segment, bool, error) {
+	_, err := l.onSegment(ctx, tp, func() (catalog.Segment, bool, error) {
 		return l.cfg.Catalog.FindOffset(tp, sum.RemoteEnd-1)
 	}, func(seg catalog.Segment) error {
 		x, err := l.index(ctx, seg)

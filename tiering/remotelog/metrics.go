@@ -46,6 +46,9 @@ func (l *Log) Collectors() []prometheus.Collector {
 		counter("strandline_remote_read_bytes_total", "Bytes of record batches returned from the remote part.", &c.readBytes),
 		counter("strandline_remote_read_errors_total", "Reads of the remote part that failed.", &c.readErrors),
 		counter("strandline_remote_bad_objects_total", "Times that a remote object was found damaged or missing.", &c.badObjects),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "strandline_remote_bad_objects", Help: "Remote objects that were found damaged or missing and have not been read well since.",
+		}, func() float64 { return float64(len(l.BadObjects())) }),
 		counter("strandline_remote_read_ahead_chunks_total", "Chunks asked for ahead of sequential readers.", &c.aheadChunks),
 		counter("strandline_remote_read_ahead_denied_total", "Chunks not read ahead for want of room.", &c.aheadDenied),
 	}

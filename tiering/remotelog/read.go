@@ -45,12 +45,12 @@ func (l *Log) read(ctx context.Context, tp cluster.TopicPartition, rd partition.
 	for {
 		var slice partition.RemoteSlice
 		var end cluster.Offset
-		ok, err := l.onSegment(ctx, func() (catalog.Segment, bool, error) {
+		ok, err := l.onSegment(ctx, tp, func() (catalog.Segment, bool, error) {
 			return l.cfg.Catalog.FindOffset(tp, rd.Offset)
 		}, func(seg catalog.Segment) error {
 			var err error
 			end = seg.End
-			return l.twice(seg, func(final bool) error {
+			return twice(func(final bool) error {
 				slice, err = l.readSegment(ctx, tp, seg, rd, final)
 				return err
 			})
@@ -70,15 +70,11 @@ func (l *Log) read(ctx context.Context, tp cluster.TopicPartition, rd partition.
 	}
 }
 
-// twice calls f again where the cached copy of the object was damaged, and
-// remembers an object that is bad.
-func (l *Log) twice(seg catalog.Segment, f func(final bool) error) error {
+// twice calls f again where the cached copy of the object was damaged.
+func twice(f func(final bool) error) error {
 	err := f(false)
 	if errors.Is(err, errDamagedCache) {
 		err = f(true)
-	}
-	if !errors.Is(err, errPastLast) {
-		l.judge(seg, err)
 	}
 	return err
 }
@@ -115,6 +111,7 @@ func (l *Log) readSegment(ctx context.Context, tp cluster.TopicPartition, seg ca
 		return partition.RemoteSlice{}, err
 	}
 	if slice.Bytes > 0 {
+		l.well(seg, r.from, r.seen)
 		reader.goOn(l, tp, r, end, sequential)
 		l.readers.put(tp, slice.NextOffset, reader)
 	}
@@ -128,8 +125,8 @@ type reading struct {
 	seg catalog.Segment
 	src *source
 	v   view
-	// seen is the end of the last view, which outlives it.
-	seen int64
+	// from is the start of the last view, seen its end; both outlive it.
+	from, seen int64
 	// final: what is damaged now was fetched anew a moment ago.
 	final bool
 }
@@ -176,7 +173,7 @@ func (r *reading) slice(start, reach int64, rd partition.RemoteRead, sequential 
 		}
 		end, next = b.end(), b.next
 	}
-	r.seen = r.v.end
+	r.from, r.seen = r.v.start, r.v.end
 	out := partition.RemoteSlice{NextOffset: next, Bytes: int(end - first.position)}
 	out.Regions = r.v.cut(first.position, end)
 	return out, end, nil

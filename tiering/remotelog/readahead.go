@@ -151,7 +151,8 @@ func (l *Log) openAhead(tp cluster.TopicPartition, o cluster.Offset, bytes int64
 		defer l.readers.endOpening(seg.ID)
 		ctx, cancel := context.WithTimeout(l.ctx, DefaultIndexTimeout)
 		defer cancel()
-		if x, err := l.index(ctx, seg); err == nil {
+		x, err := l.index(ctx, seg)
+		if l.judge(tp, seg, err) == nil {
 			l.prefetch(l.newReading(ctx, seg, x), 0, bytes)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"path"
 	"slices"
@@ -537,7 +538,8 @@ func TestBadObjects(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 16<<20)
+				var lines logLines
+				w := newWorld(t, 16<<20, lines.attach)
 				r := w.replica(0, 1, 20, 500)
 				seg, _, err := w.catalog.FindOffset(r.TP, 0)
 				require.NoError(t, err)
@@ -565,13 +567,38 @@ func TestBadObjects(t *testing.T) {
 				require.ErrorIs(t, err, partition.ErrRemote)
 				require.Equal(t, gets, w.store.gets.Load(), "not asked for again at once")
 				require.EqualValues(t, 1, w.log.Stats().BadObjects)
+				time.Sleep(remotelog.DefaultBadFor + time.Second) // on the fake clock
+				_, err = w.read(r, 0, 1<<20)
+				require.ErrorIs(t, err, partition.ErrRemote)
+				lines.requireOne(t, w, seg)
 
 				w.store.body = nil
-				time.Sleep(remotelog.DefaultBadFor + time.Second) // on the fake clock
+				time.Sleep(remotelog.DefaultBadFor + time.Second)
 				require.True(t, bytes.Equal(local(r, 0), w.readAll(r, 0, 1<<20)), "repaired")
+				require.Empty(t, w.log.BadObjects())
 			})
 		})
 	}
+}
+
+// logLines keeps the errors that are logged.
+type logLines struct{ b bytes.Buffer }
+
+func (l *logLines) attach(c *remotelog.Config) {
+	c.Logger = slog.New(slog.NewTextHandler(&l.b, &slog.HandlerOptions{Level: slog.LevelError}))
+}
+
+// requireOne: an object that stays bad is reported once, with its key and what to
+// do, and listed until it is read well.
+func (l *logLines) requireOne(t *testing.T, w *world, seg catalog.Segment) {
+	t.Helper()
+	text := l.b.String()
+	require.Equal(t, 1, strings.Count(text, "\n"), text)
+	require.Contains(t, text, seg.Key)
+	require.Contains(t, text, fmt.Sprintf("below offset %d", seg.End))
+	bad := w.log.BadObjects()
+	require.Len(t, bad, 1)
+	require.Equal(t, seg, bad[0].Segment)
 }
 
 func TestDamagedCacheIsFetchedAgain(t *testing.T) {
@@ -608,7 +635,8 @@ func TestDamagedCacheIsFetchedAgain(t *testing.T) {
 
 // R5: a segment that was replaced or has expired while it was read.
 func TestObjectThatIsGone(t *testing.T) {
-	w := newWorld(t, 16<<20)
+	var lines logLines
+	w := newWorld(t, 16<<20, lines.attach)
 	r := w.replica(0, 2, 5, 100)
 	caught := 0
 	w.close()
@@ -633,6 +661,10 @@ func TestObjectThatIsGone(t *testing.T) {
 	require.ErrorIs(t, err, remotelog.ErrMissingObject)
 	require.ErrorContains(t, err, w.live(r)[0].Key)
 	require.Equal(t, 2, caught)
+	lines.requireOne(t, w, w.live(r)[0])
+	_, err = r.AdvanceLogStart(context.Background(), w.live(r)[0].End)
+	require.NoError(t, err)
+	require.Empty(t, w.log.BadObjects(), "what is not live is no concern")
 }
 
 func (w *world) live(r *tiertest.Replica) (out []catalog.Segment) {

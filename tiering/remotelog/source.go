@@ -6,13 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"strandline/metadata/catalog"
-	"strandline/metadata/cluster"
-	"strandline/tiering/objstore"
 	"strandline/tiering/rangecache"
 	"strandline/tiering/segmentobject"
 )
@@ -66,77 +62,6 @@ func (l *Log) check(seg catalog.Segment) error {
 		return fmt.Errorf("%w: %q is in %s, the store is %s", ErrOtherLocation, seg.Key, seg.Location, here)
 	}
 	return nil
-}
-
-// judge remembers an object whose bytes were wrong to the end.
-func (l *Log) judge(seg catalog.Segment, err error) {
-	if errors.Is(err, segmentobject.ErrCorrupt) || errors.Is(err, objstore.ErrRange) ||
-		errors.Is(err, io.ErrUnexpectedEOF) && !objstore.IsRetriable(err) {
-		l.markBad(seg, err)
-	}
-}
-
-func (l *Log) markBad(seg catalog.Segment, err error) {
-	if l.bad.add(seg.ID, err, time.Now().Add(l.cfg.BadFor)) {
-		l.counts.badObjects.Add(1)
-		l.cfg.Logger.Error("a remote object is bad and is not served", "key", seg.Key,
-			"base_offset", seg.Base, "end_offset", seg.End, "error", err)
-	}
-}
-
-// badLimit bounds the objects remembered as bad; past it the one nearest to its
-// end is forgotten early.
-const badLimit = 1000
-
-// badObjects remembers which objects not to read for a while.
-type badObjects struct {
-	mu      sync.Mutex
-	objects map[cluster.SegmentID]badObject
-}
-
-type badObject struct {
-	err   error
-	until time.Time
-}
-
-func (b *badObjects) get(id cluster.SegmentID) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	o, ok := b.objects[id]
-	if !ok || time.Now().After(o.until) {
-		return nil
-	}
-	return o.err
-}
-
-// add remembers an object, and reports whether it was not remembered already.
-func (b *badObjects) add(id cluster.SegmentID, err error, until time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.objects == nil {
-		b.objects = make(map[cluster.SegmentID]badObject)
-	}
-	if o, ok := b.objects[id]; ok && !time.Now().After(o.until) {
-		return false
-	}
-	b.objects[id] = badObject{err, until}
-	if len(b.objects) > badLimit {
-		var first cluster.SegmentID
-		for id, o := range b.objects {
-			if f, ok := b.objects[first]; !ok || o.until.Before(f.until) {
-				first = id
-			}
-		}
-		delete(b.objects, first)
-	}
-	return true
-}
-
-// forget is called once an object was read well.
-func (b *badObjects) forget(id cluster.SegmentID) {
-	b.mu.Lock()
-	delete(b.objects, id)
-	b.mu.Unlock()
 }
 
 var _ rangecache.Source = (*source)(nil)
