@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -226,7 +227,22 @@ func TestRefusals(t *testing.T) {
 		"no ids":    {damage: rewrite("version=1\nnode.id=1\nstrandline.format=1\n"), cause: node.ErrForeign, reason: "lacks cluster.id"},
 		"name lost": {damage: func(fs *disk.Crash) { require.NoError(t, fs.Remove(dir+"/meta.properties")) }, cause: node.ErrWiped, reason: "meta.properties is missing"},
 		"raft lost": {damage: func(fs *disk.Crash) { require.NoError(t, fs.RemoveAll(dir+"/raft")) }, cause: node.ErrWiped, reason: "raft log is missing"},
-		"all lost":  {damage: func(fs *disk.Crash) { require.NoError(t, fs.RemoveAll(dir)) }, logDirs: id, cause: node.ErrWiped, reason: "/data"},
+		"raft cut short": {damage: func(fs *disk.Crash) {
+			names, err := fs.List(dir + "/raft")
+			require.NoError(t, err)
+			for _, name := range names {
+				if path.Ext(name) != ".log" {
+					continue
+				}
+				f, err := fs.Open(path.Join(dir, "raft", name))
+				require.NoError(t, err)
+				size, err := f.Size()
+				require.NoError(t, err)
+				require.NoError(t, f.Truncate(size/2))
+				require.NoError(t, f.Close())
+			}
+		}, reason: "the log ends at"},
+		"all lost": {damage: func(fs *disk.Crash) { require.NoError(t, fs.RemoveAll(dir)) }, logDirs: id, cause: node.ErrWiped, reason: "/data"},
 		"all but the name lost": {damage: func(fs *disk.Crash) {
 			require.NoError(t, fs.RemoveAll(dir+"/raft"))
 			require.NoError(t, fs.RemoveAll(dir+"/state"))

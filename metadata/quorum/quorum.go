@@ -157,6 +157,12 @@ func (q *Quorum) open() (err error) {
 			"the log begins at %d, but the state ends at %d and the newest snapshot at %d",
 			first, q.cfg.Machine.Applied(), meta.Index)}
 	}
+	// What was applied was in the log, durably: a log that ends before that lost
+	// its end, and would give its indexes to other commands.
+	if last := max(q.logs.last, meta.Index); last > 0 && last < q.cfg.Machine.Applied() {
+		return &CorruptError{Name: path.Join(q.cfg.Dir, "raft"), Cause: fmt.Errorf(
+			"the log ends at %d, but the state is of index %d: restore the directory from a backup", last, q.cfg.Machine.Applied())}
+	}
 	return nil
 }
 

@@ -121,6 +121,28 @@ func TestGapIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "the log begins at")
 }
 
+// A log that lost its end would give the indexes that the state has applied to
+// other commands, which the state would skip.
+func TestLogThatLostItsEndIsRefused(t *testing.T) {
+	noLeak(t)
+	fs := disk.NewCrash(1)
+	q, c := mustStart(t, fs, nil)
+	require.NoError(t, lead(q))
+	propose(t, q, "early")
+	before := fs.Kill()
+	for i := range 10 {
+		propose(t, q, fmt.Sprint(i))
+	}
+	require.NoError(t, q.Close())
+	state, err := json.Marshal(counterState{Applied: c.Applied(), Commands: c.commands()})
+	require.NoError(t, err)
+	require.NoError(t, disk.WriteFileAtomic(before, dir+"/state.json", state))
+	_, _, err = start(before, nil)
+	var corrupt *quorum.CorruptError
+	require.ErrorAs(t, err, &corrupt)
+	require.ErrorContains(t, err, "the log ends at")
+}
+
 func TestDamagedSnapshotIsReported(t *testing.T) {
 	noLeak(t)
 	fs := disk.NewCrash(1)
