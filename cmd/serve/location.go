@@ -123,7 +123,7 @@ func (n *Node) compareStores(ctx context.Context, before, here objstore.Location
 	if !n.cfg.Broker.Store.Explicit {
 		configured = "not set, which means " + configured
 	}
-	return fmt.Errorf("%s is %s, but %d live remote segments are in %s (location %s): %s, or delete their topics first",
+	return fmt.Errorf("%s is %s, but %d live remote segments are in %s (location %s): %s, or delete their topics first, or give a new node log.dirs, metadata.log.dir and remote.cache.dir of its own",
 		key, configured, segments, before, strings.Join(slices.Sorted(maps.Keys(live)), ", "), remedy)
 }
 

@@ -1,9 +1,11 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -61,11 +63,15 @@ func (s Sources) Load() (map[string]Property, error) {
 // notKeys are environment variables with our prefix that are not keys.
 var notKeys = []string{"STRANDLINE_BOOTSTRAP", "STRANDLINE_STEP", "STRANDLINE_STEP_FILE", "STRANDLINE_PLANT", "STRANDLINE_REQUIRE_TOOLS", "STRANDLINE_LONG"}
 
+// serviceLink matches what Kubernetes tells every container about a service that
+// is named strandline.
+var serviceLink = regexp.MustCompile(`^STRANDLINE_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
 func (s Sources) environment() map[string]string {
 	env := map[string]string{}
 	for _, kv := range s.Environ {
 		name, value, _ := strings.Cut(kv, "=")
-		if strings.HasPrefix(name, envPrefix) && !slices.Contains(notKeys, name) {
+		if strings.HasPrefix(name, envPrefix) && !slices.Contains(notKeys, name) && !serviceLink.MatchString(name) {
 			env[name] = value
 		}
 	}
@@ -135,7 +141,26 @@ func Parse(s Sources) (config.Broker, []config.Warning, map[string]Property, err
 	}
 	b, warnings, err := config.ParseBroker(flat)
 	if err != nil {
-		return b, warnings, merged, &ExitError{Code: ExitConfig, Err: err}
+		return b, warnings, merged, &ExitError{Code: ExitConfig, Err: located(err, merged)}
 	}
 	return b, warnings, merged, nil
+}
+
+// located adds where each key was set, as a line of a file or a variable of the
+// environment is found by it.
+func located(err error, set map[string]Property) error {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		var errs []error
+		for _, e := range all.Unwrap() {
+			errs = append(errs, located(e, set))
+		}
+		return errors.Join(errs...)
+	}
+	var key *config.KeyError
+	if errors.As(err, &key) {
+		if p, ok := set[key.Key]; ok && p.Source != "--set" {
+			return fmt.Errorf("%w (%s)", err, p.Source)
+		}
+	}
+	return err
 }

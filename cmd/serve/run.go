@@ -96,21 +96,26 @@ func newLogger(b config.Broker, out io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(out, opts))
 }
 
+// oldNames are the keys that speak for another one where it is not set.
+var oldNames = map[string]string{"log.dirs": "log.dir", "node.id": "broker.id"}
+
 // EffectiveKey is one line of --check-config.
 type EffectiveKey struct{ Key, Value, Source string }
 
 // Effective lists every key with the value that it has and where that comes
 // from. It touches nothing but the files that src names.
-func Effective(src Sources) ([]EffectiveKey, error) {
-	broker, _, set, err := Parse(src)
+func Effective(src Sources) ([]EffectiveKey, []config.Warning, error) {
+	broker, warnings, set, err := Parse(src)
 	if err != nil {
-		return nil, err
+		return nil, warnings, err
 	}
 	var keys []EffectiveKey
 	for _, v := range config.DescribeBroker(config.Layers{Static: broker.Static}) {
 		e := EffectiveKey{Key: v.Name, Value: v.Value, Source: "default"}
 		if p, ok := set[v.Name]; ok {
 			e.Source = p.Source
+		} else if p, ok := set[oldNames[v.Name]]; ok && p.Value != "-1" { // broker.id=-1 is none
+			e.Value, e.Source = p.Value, p.Source+", as "+oldNames[v.Name]
 		}
 		switch {
 		case v.Sensitive:
@@ -120,7 +125,7 @@ func Effective(src Sources) ([]EffectiveKey, error) {
 		}
 		keys = append(keys, e)
 	}
-	return keys, nil
+	return keys, warnings, nil
 }
 
 // Formats are the versions of everything on disk and in the store that this

@@ -42,18 +42,36 @@ func (c *clientFlags) add(cmd *cobra.Command) {
 	f.StringVar(&c.commandConfig, "command-config", "", "properties file with client settings")
 	f.StringVarP(&c.output, "output", "o", "text", "text or json")
 	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "give up after this long")
+	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return c.check() }
 }
 
-// json reports whether output is JSON; a value other than text and json is a
-// usage error.
-func (c *clientFlags) json() (bool, error) {
-	switch c.output {
-	case "json":
-		return true, nil
-	case "text":
-		return false, nil
+// check refuses values that no command can use, before anything is sent.
+func (c *clientFlags) check() error {
+	if c.output != "text" && c.output != "json" {
+		return usagef("-o %s: want text or json", c.output)
 	}
-	return false, usagef("-o %s: want text or json", c.output)
+	if c.timeout <= 0 {
+		return usagef("--timeout %s: want a time above zero, as in 30s", c.timeout)
+	}
+	if u, err := url.Parse(c.admin); err != nil || u.Scheme != "http" || u.Host == "" {
+		return usagef("--admin %s: want http://host:port", c.admin)
+	}
+	if _, err := c.seeds(); err != nil {
+		return err
+	}
+	_, err := clientID(c.commandConfig)
+	return err
+}
+
+// json reports whether output is JSON.
+func (c *clientFlags) json() bool { return c.output == "json" }
+
+// checkPartition refuses a --partition that there cannot be; -1 is none.
+func checkPartition(p int32) error {
+	if p < -1 {
+		return usagef("--partition %d: want 0 or more", p)
+	}
+	return nil
 }
 
 // seeds are the addresses of -b.
@@ -144,9 +162,6 @@ func clientID(file string) (string, error) {
 
 // getJSON reads a page of the admin listener.
 func (c *clientFlags) getJSON(ctx context.Context, path string, into any) error {
-	if u, err := url.Parse(c.admin); err != nil || u.Scheme != "http" || u.Host == "" {
-		return usagef("--admin %s: want http://host:port", c.admin)
-	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(c.admin, "/")+path, nil)

@@ -52,9 +52,11 @@ func newConsume(c *clientFlags) *cobra.Command {
 type start struct{ from, end int64 }
 
 func (f *consumeFlags) run(ctx context.Context, topic string) error {
-	asJSON, err := f.json()
-	if err != nil {
+	if err := checkPartition(f.partition); err != nil {
 		return err
+	}
+	if f.count < 0 {
+		return usagef("--count %d: want 1 or more, or 0 for no limit", f.count)
 	}
 	if f.group != "" {
 		return errors.New("consumer groups are not served yet; leave --group out to read without one")
@@ -85,17 +87,20 @@ func (f *consumeFlags) run(ctx context.Context, topic string) error {
 	}
 	defer cl.Close()
 	out := bufio.NewWriterSize(os.Stdout, 64<<10)
-	err = f.poll(ctx, cl, out, open, asJSON)
+	err = f.poll(ctx, cl, out, open)
 	return errors.Join(err, out.Flush())
 }
 
-func (f *consumeFlags) poll(ctx context.Context, cl *kgo.Client, out *bufio.Writer, open map[int32]int64, asJSON bool) error {
+func (f *consumeFlags) poll(ctx context.Context, cl *kgo.Client, out *bufio.Writer, open map[int32]int64) error {
 	for n := int64(0); ; {
 		fetches := cl.PollFetches(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		for _, e := range fetches.Errors() {
+			if errors.Is(e.Err, kerr.OffsetOutOfRange) {
+				return fmt.Errorf("%w: %s partition %d does not have the offset that was asked for; `--offset earliest` and `--offset latest` read from its ends", kerr.OffsetOutOfRange, e.Topic, e.Partition)
+			}
 			return fmt.Errorf("reading %s partition %d: %w", e.Topic, e.Partition, e.Err)
 		}
 		for it := fetches.RecordIter(); !it.Done(); {
@@ -104,7 +109,7 @@ func (f *consumeFlags) poll(ctx context.Context, cl *kgo.Client, out *bufio.Writ
 			if r.Attrs.IsControl() || f.exitAtEnd && (!isOpen || r.Offset >= end) {
 				continue
 			}
-			if err := printRecord(out, r, asJSON); err != nil {
+			if err := printRecord(out, r, f.json()); err != nil {
 				return err
 			}
 			if n++; f.count > 0 && n >= f.count {

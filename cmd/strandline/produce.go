@@ -58,6 +58,9 @@ var codecs = map[string]kgo.CompressionCodec{
 
 // options are the client's; refuse is told of a partition that is not there.
 func (p *produceFlags) options(refuse func(error)) ([]kgo.Opt, error) {
+	if err := checkPartition(p.partition); err != nil {
+		return nil, err
+	}
 	codec, ok := codecs[p.compression]
 	if !ok {
 		return nil, usagef("--compression %s: want none, gzip, snappy, lz4 or zstd", p.compression)
@@ -125,6 +128,8 @@ func (p *produceFlags) run(ctx context.Context, topic string, in io.Reader) erro
 	switch {
 	case errors.Is(cause, kerr.MessageTooLarge):
 		return fmt.Errorf("%w: a line is larger than the topic takes; `strandline topic alter %s --config max.message.bytes=N` raises that", kerr.MessageTooLarge, topic)
+	case errors.Is(cause, kerr.RecordListTooLarge):
+		return fmt.Errorf("%w: a line is larger than a segment of the topic; `strandline topic alter %s --config segment.bytes=N` raises that", kerr.RecordListTooLarge, topic)
 	case cause != nil && errors.As(cause, new(*kerr.Error)):
 		return cause
 	case cause != nil:

@@ -19,7 +19,7 @@ func newSegment() *cobra.Command {
 		Use: "segment", Short: "Look into files of a log directory", Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("unknown command %q for `strandline segment`", args[0])
+				return usagef("unknown command %q for `strandline segment`; `strandline segment --help` lists them", args[0])
 			}
 			return cmd.Help()
 		},
@@ -71,10 +71,18 @@ func dumpFile(name string, deep, asJSON bool) error {
 			fields[f.Name] = f.Value
 		}
 		if i.Record != nil {
-			fields["key"], fields["payload"] = printable(i.Record.Key), printable(i.Record.Value)
+			fields["key"], fields["payload"] = nullable(i.Record.Key), nullable(i.Record.Value)
 		}
 		return out.Encode(fields)
 	})
+}
+
+// nullable is printable, or JSON's null, which is not the text "null".
+func nullable(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return printable(b)
 }
 
 // printable shows bytes as text where they are, else in base64.

@@ -41,10 +41,15 @@ func newServer() *cobra.Command {
 // asExit keeps the exit code of a server's error.
 func asExit(err error) error {
 	var e *serve.ExitError
-	if errors.As(err, &e) {
-		return &exitError{code: e.Code, err: e.Err}
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &e):
+		return &serverError{err}
+	case e.Code == serve.ExitListen:
+		return &exitError{code: e.Code, err: &serverError{fmt.Errorf("%w; stop what holds the address, or name another (listeners, admin.listeners; port 0 is any free port)", e.Err)}}
 	}
-	return err
+	return &exitError{code: e.Code, err: &serverError{e.Err}}
 }
 
 // runServer serves until ctx ends.
@@ -53,9 +58,12 @@ func runServer(ctx context.Context, src serve.Sources) error {
 }
 
 func printConfig(src serve.Sources) error {
-	effective, err := serve.Effective(src)
+	effective, warnings, err := serve.Effective(src)
 	if err != nil {
 		return err
+	}
+	for _, warning := range warnings {
+		fmt.Fprintln(os.Stderr, "strandline: warning:", warning.Text)
 	}
 	sort.Slice(effective, func(i, j int) bool { return effective[i].Key < effective[j].Key })
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)

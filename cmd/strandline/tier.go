@@ -1,12 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,7 @@ func newTier(c *clientFlags) *cobra.Command {
 		Use: "tier", Short: "Look at the object-storage tier", Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("unknown command %q for `strandline tier`", args[0])
+				return usagef("unknown command %q for `strandline tier`; `strandline tier --help` lists them", args[0])
 			}
 			return cmd.Help()
 		},
@@ -25,14 +26,21 @@ func newTier(c *clientFlags) *cobra.Command {
 	c.add(cmd)
 	cmd.AddCommand(
 		&cobra.Command{
-			Use: "status [TOPIC]", Short: "Show what is local, remote and waiting to be uploaded", Args: cobra.MaximumNArgs(1),
+			Use: "status [TOPIC]", Short: "Show what is local, remote and waiting to be uploaded", Args: atMostOneTopic,
 			RunE: func(cmd *cobra.Command, args []string) error { return tierStatus(cmd.Context(), c, args) },
 		},
 		&cobra.Command{
-			Use: "ls [TOPIC]", Short: "List the remote segments of the catalog", Args: cobra.MaximumNArgs(1),
+			Use: "ls [TOPIC]", Short: "List the remote segments of the catalog", Args: atMostOneTopic,
 			RunE: func(cmd *cobra.Command, args []string) error { return tierList(cmd.Context(), c, args) },
 		})
 	return cmd
+}
+
+func atMostOneTopic(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef("want one topic name or none, as in `%s`; got %d arguments", cmd.UseLine(), len(args))
+	}
+	return nil
 }
 
 func topicQuery(args []string) string {
@@ -60,15 +68,11 @@ type tierPartition struct {
 }
 
 func tierStatus(ctx context.Context, c *clientFlags, args []string) error {
-	asJSON, err := c.json()
-	if err != nil {
-		return err
-	}
 	var raw json.RawMessage
 	if err := c.getJSON(ctx, "/tier/status"+topicQuery(args), &raw); err != nil {
 		return err
 	}
-	if asJSON {
+	if c.json() {
 		_, err := fmt.Println(string(raw))
 		return err
 	}
@@ -82,14 +86,16 @@ func tierStatus(ctx context.Context, c *clientFlags, args []string) error {
 			Bytes      int64 `json:"bytes"`
 			LimitBytes int64 `json:"limitBytes"`
 		} `json:"cache"`
-		Partitions []tierPartition `json:"partitions"`
+		Partitions     []tierPartition `json:"partitions"`
+		Deleting       []string        `json:"deleting"`
+		DeletionErrors []string        `json:"deletionErrors"`
 	}
 	if err := json.Unmarshal(raw, &status); err != nil {
 		return fmt.Errorf("tier status: %w", err)
 	}
 	state := "ok"
 	if !status.Store.OK {
-		state = "NOT OK: " + status.Store.LastError
+		state = "NOT OK: " + cmp.Or(status.Store.LastError, "it has not answered yet")
 	}
 	fmt.Printf("store %s: %s\ncache: %d of %d bytes\n\n", status.Store.URL, state, status.Cache.Bytes, status.Cache.LimitBytes)
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
@@ -98,7 +104,13 @@ func tierStatus(ctx context.Context, c *clientFlags, args []string) error {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f s\t%s\n", p.Topic, p.Partition, p.LogStartOffset, p.LocalStartOffset, p.RemoteEndOffset,
 			p.LogEndOffset, p.LocalBytes, p.RemoteBytes, p.RemoteSegments, p.PendingSegments, p.PendingBytes, p.OldestPendingSeconds, p.LastError)
 	}
-	return errors.Join(w.Flush())
+	if len(status.Deleting) > 0 {
+		fmt.Fprintf(w, "\ndeleting what is left of %s: %s\n", counted(int64(len(status.Deleting)), "deleted topic"), strings.Join(status.Deleting, ", "))
+	}
+	for _, e := range status.DeletionErrors {
+		fmt.Fprintln(w, "cannot be deleted yet:", e)
+	}
+	return w.Flush()
 }
 
 // tierSegment is one line of tier ls.
@@ -113,15 +125,11 @@ type tierSegment struct {
 }
 
 func tierList(ctx context.Context, c *clientFlags, args []string) error {
-	asJSON, err := c.json()
-	if err != nil {
-		return err
-	}
 	var segments []tierSegment
 	if err := c.getJSON(ctx, "/tier/segments"+topicQuery(args), &segments); err != nil {
 		return err
 	}
-	if asJSON {
+	if c.json() {
 		out := json.NewEncoder(os.Stdout)
 		for _, s := range segments {
 			if err := out.Encode(s); err != nil {
@@ -135,5 +143,5 @@ func tierList(ctx context.Context, c *clientFlags, args []string) error {
 	for _, s := range segments {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\t%s\n", s.Topic, s.Partition, s.BaseOffset, s.LastOffset, s.Bytes, s.State, s.Key)
 	}
-	return errors.Join(w.Flush())
+	return w.Flush()
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 	"text/tabwriter"
@@ -34,7 +35,7 @@ func newTopic(c *clientFlags) *cobra.Command {
 	cmd := &cobra.Command{Use: "topic", Short: "Create, list, describe, alter and delete topics", Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("unknown command %q for `strandline topic`", args[0])
+				return usagef("unknown command %q for `strandline topic`; `strandline topic --help` lists them", args[0])
 			}
 			return cmd.Help()
 		}}
@@ -117,29 +118,21 @@ func counted(n int64, what string) string {
 }
 
 func (f *topicFlags) print(v any, line string) error {
-	asJSON, err := f.json()
-	if err != nil {
-		return err
-	}
-	if asJSON {
+	if f.json() {
 		return json.NewEncoder(os.Stdout).Encode(v)
 	}
-	_, err = fmt.Println(line)
+	_, err := fmt.Println(line)
 	return err
 }
 
 func (f *topicFlags) list(ctx context.Context) error {
-	asJSON, err := f.json()
-	if err != nil {
-		return err
-	}
 	return f.withAdmin(ctx, func(ctx context.Context, adm *kadm.Client) error {
 		topics, err := adm.ListTopicsWithInternal(ctx)
 		if err != nil {
 			return err
 		}
 		for _, t := range topics.Sorted() {
-			if asJSON {
+			if f.json() {
 				err = json.NewEncoder(os.Stdout).Encode(map[string]any{"topic": t.Topic, "id": idText(t.ID), "partitions": len(t.Partitions), "internal": t.IsInternal})
 			} else {
 				_, err = fmt.Println(t.Topic)
@@ -168,6 +161,9 @@ func (f *topicFlags) alter(ctx context.Context, name string) error {
 		ops = append(ops, kadm.AlterConfig{Op: kadm.DeleteConfig, Name: k})
 	}
 	return f.withAdmin(ctx, func(ctx context.Context, adm *kadm.Client) error {
+		if err := f.checkDeleted(ctx, adm, name); err != nil {
+			return err
+		}
 		if len(ops) > 0 {
 			resp, err := adm.AlterTopicConfigs(ctx, ops, name)
 			if err != nil {
@@ -198,9 +194,47 @@ func (f *topicFlags) alter(ctx context.Context, name string) error {
 	})
 }
 
+// checkDeleted refuses a --delete-config of a key that topics do not have: the
+// broker takes it, as Apache Kafka does, and a mistyped key would stay set.
+func (f *topicFlags) checkDeleted(ctx context.Context, adm *kadm.Client, name string) error {
+	if len(f.delete) == 0 {
+		return nil
+	}
+	described, err := adm.DescribeTopicConfigs(ctx, name)
+	if err != nil {
+		return err
+	}
+	r, err := described.On(name, nil)
+	if err == nil {
+		err = r.Err
+	}
+	if err != nil {
+		return withMessage(err, r.ErrMessage)
+	}
+	for _, key := range f.delete {
+		if !slices.ContainsFunc(r.Configs, func(c kadm.Config) bool { return c.Key == key }) {
+			return fmt.Errorf("%w: --delete-config %s: topics have no such key", kerr.InvalidConfig, key)
+		}
+	}
+	return nil
+}
+
 func (f *topicFlags) remove(ctx context.Context, name string) error {
 	whole := ctx
 	return f.withAdmin(ctx, func(ctx context.Context, adm *kadm.Client) error {
+		if f.wait { // ask whom to wait for before anything is deleted
+			topics, err := adm.ListTopicsWithInternal(ctx, name)
+			if err != nil {
+				return err
+			}
+			t, err := oneTopic(topics, name)
+			if err == nil {
+				_, err = f.status(ctx, name, t.ID)
+			}
+			if err != nil {
+				return err
+			}
+		}
 		resp, err := adm.DeleteTopics(ctx, name)
 		if err != nil {
 			return err
@@ -264,6 +298,7 @@ type partitionStatus struct {
 	RemoteBytes      int64  `json:"remoteBytes"`
 	Seals            string `json:"activeSegmentSeals"`
 	NextRetention    string `json:"nextRetention"`
+	Offline          string `json:"offline,omitempty"` // why, where it is
 }
 
 type topicStatus struct {
@@ -281,31 +316,48 @@ type configSource struct {
 }
 
 func (f *topicFlags) describe(ctx context.Context, name string) error {
-	asJSON, err := f.json()
-	if err != nil {
-		return err
-	}
-	var status topicStatus
 	return f.withAdmin(ctx, func(ctx context.Context, adm *kadm.Client) error {
 		topics, err := adm.ListTopicsWithInternal(ctx, name)
 		if err != nil {
 			return err
 		}
-		t, ok := topics[name]
-		if !ok {
-			return fmt.Errorf("topic %s: %w", name, kerr.UnknownTopicOrPartition)
-		}
-		if t.Err != nil {
-			return fmt.Errorf("topic %s: %w", name, t.Err)
-		}
-		if err := f.getJSON(ctx, "/topics/status?topic="+url.QueryEscape(name), &status); err != nil {
+		t, err := oneTopic(topics, name)
+		if err != nil {
 			return err
 		}
-		if asJSON {
+		status, err := f.status(ctx, name, t.ID)
+		if err != nil {
+			return err
+		}
+		if f.json() {
 			return json.NewEncoder(os.Stdout).Encode(status)
 		}
 		return printTopic(status)
 	})
+}
+
+func oneTopic(topics kadm.TopicDetails, name string) (kadm.TopicDetail, error) {
+	t, ok := topics[name]
+	switch {
+	case !ok:
+		return t, fmt.Errorf("topic %s: %w", name, kerr.UnknownTopicOrPartition)
+	case t.Err != nil:
+		return t, fmt.Errorf("topic %s: %w", name, t.Err)
+	}
+	return t, nil
+}
+
+// status asks the admin listener, which must be that of the cluster that -b
+// names: a topic's id is in one cluster only.
+func (f *topicFlags) status(ctx context.Context, name string, id kadm.TopicID) (s topicStatus, err error) {
+	err = f.getJSON(ctx, "/topics/status?topic="+url.QueryEscape(name), &s)
+	if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return s, err
+	}
+	if err != nil || s.ID != idText(id) {
+		return s, &serverError{fmt.Errorf("the admin listener %s does not know the topic %s of %s: --admin must name a broker of the same cluster, as its ready line does", f.admin, name, f.bootstrap)}
+	}
+	return s, nil
 }
 
 func printTopic(s topicStatus) error {
@@ -321,7 +373,11 @@ func printTopic(s topicStatus) error {
 	}
 	fmt.Fprintln(w)
 	for _, p := range s.Partitions {
+		if p.Offline != "" {
+			fmt.Fprintf(w, "partition %d\toffline: %s\n", p.Partition, p.Offline)
+			continue
+		}
 		fmt.Fprintf(w, "partition %d\tactive segment seals: %s\n\tnext retention pass: %s\n", p.Partition, p.Seals, p.NextRetention)
 	}
-	return errors.Join(w.Flush())
+	return w.Flush()
 }

@@ -20,8 +20,8 @@ func newVersion() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			switch output {
 			case "text":
-				fmt.Printf("strandline %s (commit %s, %s)\n", version, commit, runtime.Version())
-				return nil
+				_, err := fmt.Printf("strandline %s (commit %s, %s)\n", version, commit, runtime.Version())
+				return err
 			case "json":
 				return json.NewEncoder(os.Stdout).Encode(map[string]any{
 					"version": version, "commit": commit, "go": runtime.Version(), "formats": serve.Formats(),

@@ -3,6 +3,8 @@ package conformance
 import (
 	"encoding/json"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -166,6 +168,10 @@ func itoa(n int) string { b, _ := json.Marshal(n); return string(b) }
 // mistakes are what people do; each is answered with what to do instead.
 func mistakes(s shell) {
 	down := deadAddr(s.t)
+	foreign := otherCluster(s.t)
+	typo := filepath.Join(s.t.TempDir(), "typo.properties")
+	require.NoError(s.t, os.WriteFile(typo, []byte("log.dirz=/x\n"), 0o600))
+	s.does("", "topic", "create", "narrow", "--config", "max.message.bytes=8388608", "--config", "segment.bytes=1048576")
 	for _, m := range []struct {
 		code  int
 		stdin string
@@ -181,6 +187,20 @@ func mistakes(s shell) {
 		{2, "", []string{"topic", "list", "--bootstrp", "x"}, []string{"--bootstrp", "--help"}},
 		{2, "", []string{"topic", "lst"}, []string{"lst"}},
 		{2, "", []string{"topic", "list", "-o", "xml"}, []string{"text or json"}},
+		{2, "", []string{"topic", "create", "never", "-o", "xml"}, []string{"text or json"}},
+		{2, "", []string{"topic", "delete", "a", "-o", "xml"}, []string{"text or json"}},
+		{2, "x\n", []string{"produce", "never", "-o", "xml"}, []string{"text or json"}},
+		{2, "", []string{"topic", "list", "--timeout", "0"}, []string{"above zero"}},
+		{2, "", []string{"tier", "status", "a", "b"}, []string{"one topic name"}},
+		{2, "x\n", []string{"produce", "a", "--partition", "-5"}, []string{"0 or more"}},
+		{2, "", []string{"consume", "a", "--partition", "-5"}, []string{"0 or more"}},
+		{2, "", []string{"consume", "a", "--count", "-1"}, []string{"no limit"}},
+		{1, "", []string{"consume", "a", "--offset", "99"}, []string{"OFFSET_OUT_OF_RANGE", "--offset earliest"}},
+		{1, strings.Repeat("x", 2<<20), []string{"produce", "narrow"}, []string{"RECORD_LIST_TOO_LARGE", "segment.bytes"}},
+		{1, "", []string{"topic", "alter", "a", "--delete-config", "retention.mss"}, []string{"INVALID_CONFIG", "retention.mss"}},
+		{1, "", []string{"topic", "describe", "a", "--admin", foreign}, []string{"--admin", "same cluster"}},
+		{1, "", []string{"topic", "delete", "a", "--wait", "--admin", foreign}, []string{"--admin", "same cluster"}},
+		{1, "", []string{"topic", "delete", "a", "--wait", "--admin", "http://" + down}, []string{"--admin"}},
 		{1, "", []string{"topic", "create", "no spaces"}, []string{"INVALID_TOPIC_EXCEPTION: Topic name is invalid"}},
 		{1, "", []string{"topic", "delete", "nowhere"}, []string{"UNKNOWN_TOPIC_OR_PARTITION"}},
 		{1, "", []string{"tier", "ls", "nowhere", "--admin", s.Admin}, []string{"UNKNOWN_TOPIC_OR_PARTITION", "nowhere"}},
@@ -195,10 +215,23 @@ func mistakes(s shell) {
 		{2, "", []string{"server", "--config", "nope.txt"}, []string{".properties or .yaml"}},
 		{2, "", []string{"server", "--set", "remote.store.url=s3:/bucket"}, []string{"s3://BUCKET/PREFIX"}},
 		{2, "", []string{"server", "--set", "listeners=localhost:9092"}, []string{"NAME://host:port"}},
+		{2, "", []string{"server", "--config", typo}, []string{"log.dirz", "log.dir?", "file " + typo}},
 		{2, "", []string{"server", "--set", "listeners=SSL://localhost:0"}, []string{"only PLAINTEXT"}},
 	} {
 		s.fails(m.code, m.stdin, m.args, m.words...)
 	}
+	require.Equal(s.t, "a\nnarrow\nwide\n", s.does("", "topic", "list"), "a refused command has done nothing")
+}
+
+// otherCluster is an admin listener that answers for a topic of the same name in
+// another cluster.
+func otherCluster(t *testing.T) string {
+	t.Helper()
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"topic":"a","id":"AAAAAAAAAAAAAAAAAAAAAQ"}`))
+	}))
+	t.Cleanup(other.Close)
+	return other.URL
 }
 
 // deadAddr is an address on which nobody listens.
@@ -232,6 +265,12 @@ func TestPrecedenceOfSources(t *testing.T) {
 	t.Setenv("STRANDLINE_LOG_SEGMENT_BYTES", "4000000")
 	require.Equal(t, "4000000 (environment STRANDLINE_LOG_SEGMENT_BYTES)", effective()["log.segment.bytes"])
 	require.Equal(t, "5000000 (--set)", effective("--set", "log.segment.bytes=5000000")["log.segment.bytes"])
+	require.Equal(t, "/old (--set, as log.dir)", effective("--set", "log.dir=/old")["log.dirs"])
+	t.Setenv("STRANDLINE_PORT_9092_TCP_ADDR", "10.0.0.1")
+	t.Setenv("STRANDLINE_SERVICE_HOST", "10.0.0.1")
+	require.Equal(t, "1 (default)", effective()["node.id"], "what Kubernetes says of a service with our name is no key")
+	t.Setenv("STRANDLINE_LOG_DIRZ", "/x")
+	s.fails(2, "", []string{"server", "--check-config"}, "log.dirz", "environment STRANDLINE_LOG_DIRZ")
 }
 
 func TestLogFormatJSON(t *testing.T) {

@@ -63,7 +63,9 @@ func TestPortInUse(t *testing.T) {
 	require.NoError(t, err)
 	defer ln.Close()
 	s := kit.New(t, t.TempDir(), map[string]string{"listeners": "PLAINTEXT://" + ln.Addr().String()})
-	refused(t, s, 4, ln.Addr().String())
+	refused(t, s, 4, ln.Addr().String(), "stop what holds the address")
+	s = kit.New(t, t.TempDir(), map[string]string{"listeners": "PLAINTEXT://nowhere.invalid:0"})
+	require.NotContains(t, refused(t, s, 4, "nowhere.invalid"), "-b wants", "a server has no -b")
 }
 
 func TestWildcardWithoutAdvertisedListeners(t *testing.T) {
@@ -136,6 +138,9 @@ func TestCheckConfigTouchesNothing(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, entries)
+	_, errOut, code = s.CLI("", "server", "--check-config", "--set", "num.replica.fetchers=4")
+	require.Zero(t, code)
+	require.Contains(t, errOut, "num.replica.fetchers has no effect")
 	_, _, code = s.CLI("", "server", "--check-config", "--set", "log.segment.bytes=banana")
 	require.Equal(t, 2, code)
 }
