@@ -49,7 +49,7 @@ test-long-power: ## power losses at random and directed points, on the disk in m
 
 test-long-tier: ## 2 GiB through MinIO and back, a 1 GiB segment, the store's failures
 	$(LONG) -timeout 60m ./integration/tier -skip TestTierOnEqualsTierOff
-	$(LONG) -timeout 20m ./tiering/objstore/s3
+	$(LONG) -timeout 30m ./tiering/objstore/drivers
 
 test-long-metamorphic: ## one workload with the tier on and off, many seeds
 	$(LONG) -timeout 60m -run TestTierOnEqualsTierOff ./integration/tier

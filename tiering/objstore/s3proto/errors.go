@@ -32,6 +32,7 @@ var byCode = map[string]verdict{
 	"NoSuchKey":                          {objstore.ErrNotFound, ""},
 	"NotFound":                           {objstore.ErrNotFound, ""},
 	"NoSuchUpload":                       {objstore.ErrNotFound, ""},
+	"InvalidPart":                        {objstore.ErrNotFound, ""}, // versitygw, of an upload that is no more
 	"NoSuchBucket":                       {objstore.ErrNoBucket, checkBucket},
 	"InvalidBucketName":                  {objstore.ErrNoBucket, checkBucket},
 	"PreconditionFailed":                 {objstore.ErrExists, ""},
@@ -42,6 +43,7 @@ var byCode = map[string]verdict{
 	"AllAccessDisabled":                  {objstore.ErrAccess, checkPolicy},
 	"AccountProblem":                     {objstore.ErrAccess, "the account of the bucket has a problem at its provider"},
 	"InvalidAccessKeyId":                 {objstore.ErrAccess, checkKeys},
+	"XAdminUserNotFound":                 {objstore.ErrAccess, checkKeys}, // versitygw, with a 404
 	"SignatureDoesNotMatch":              {objstore.ErrAccess, checkKeys + " (the secret is wrong)"},
 	"InvalidToken":                       {objstore.ErrAccess, checkKeys},
 	"ExpiredToken":                       {objstore.ErrAccess, "the session credentials have expired"},
