@@ -19,8 +19,9 @@ import (
 // production is one produce request and its response. It is reused, so that a
 // small request costs few allocations.
 //
-// Versions: 0 to 2 are advertised and refused, as Apache Kafka 4 does; 3 to 8
-// name topics and have no tags; 8 adds the records that were refused; 10 names
+// Versions: 0 to 2 carry message sets of the old formats, and are advertised
+// and refused, as Apache Kafka 4 does, unless compat.legacy.clients is set; 3 to
+// 8 name topics and have no tags; 8 adds the records that were refused; 10 names
 // the leader where it is another; 13 names topics by id.
 type production struct {
 	req     kmsg.ProduceRequest
@@ -128,16 +129,23 @@ func (h *Handler) appendOne(p *production, topic *image.Topic, records []byte, r
 		result.ErrorCode, result.ErrorMessage = out.code, out.text
 		return nil
 	}
-	if out := checkProduced(records, p.req.Version); out.code != codeNone {
-		result.ErrorCode, result.ErrorMessage = out.code, out.text
-		return nil
+	old := p.req.Version < 3
+	if old && len(records) == 0 {
+		return nil // as Apache Kafka answered it: nothing was asked for
+	}
+	set := old && isMessageSet(records)
+	if !set {
+		if out := checkProduced(records, p.req.Version); out.code != codeNone {
+			result.ErrorCode, result.ErrorMessage = out.code, out.text
+			return nil
+		}
 	}
 	if p.req.Acks < -1 || p.req.Acks > 1 {
 		result.ErrorCode = codeInvalidRequiredAcks
 		return nil
 	}
 	res, commit, err := replica.Append(partition.AppendRequest{
-		Records: records, CurrentLeaderEpoch: cluster.NoLeaderEpoch,
+		Records: records, MessageSet: set, CurrentLeaderEpoch: cluster.NoLeaderEpoch,
 		RequiredAcks: p.req.Acks, Origin: partition.FromClient,
 	})
 	if err != nil {
@@ -149,6 +157,8 @@ func (h *Handler) appendOne(p *production, topic *image.Topic, records []byte, r
 		}
 		return nil
 	}
+	h.cfg.Conversions.add(conversionUp, res.Upgraded)
+	h.cfg.Conversions.add(conversionCodec, res.Recompressed)
 	result.BaseOffset = int64(res.BaseOffset)
 	result.LogAppendTime = res.LogAppendTime
 	result.LogStartOffset = int64(res.LogStartOffset)
@@ -172,10 +182,15 @@ func saysLogStart(code int16) bool {
 	return false
 }
 
+// magicAt is where every format of records says which it is.
+const magicAt = 16
+
+// isMessageSet tells whether records are of format v0 or v1, or too few to say.
+func isMessageSet(records []byte) bool { return len(records) <= magicAt || records[magicAt] < 2 }
+
 // checkProduced applies what a produce request of any version must keep to,
 // before the partition looks at the batch: exactly one batch, of format 2.
 func checkProduced(records []byte, version int16) outcome {
-	const magicAt = 16
 	if len(records) <= magicAt {
 		return outcome{code: codeInvalidRecord} // nothing that could be a batch
 	}

@@ -66,6 +66,9 @@ func (h *Handler) fetch(c *Conn, q *wire.Request, out *wire.Out) (Deferred, erro
 		f.write(out)
 		return nil, nil
 	}
+	if _, old := f.oldFormat(); old {
+		return f, nil // conversion is not for the goroutine that reads the connection
+	}
 	f.readLocal()
 	if !f.remote && f.enough(time.Now()) {
 		f.write(out)
@@ -242,6 +245,9 @@ func (f *fetching) Complete(ctx context.Context, out *wire.Out) error {
 		f.readLocal()
 		if f.remote && !f.failed {
 			f.readRemote(ctx)
+		}
+		if _, old := f.oldFormat(); old {
+			f.downgrade(ctx)
 		}
 		if ctx.Err() != nil {
 			f.release()

@@ -17,7 +17,7 @@ const lookupsAtOnce = 8
 
 // listOffsets looks up offsets by time or by a special timestamp.
 //
-// Versions: 2 adds the isolation level, 4 leader epochs, 7 the maximum
+// Versions: 0 answers with a list of offsets and knows no time index; 2 adds the isolation level, 4 leader epochs, 7 the maximum
 // timestamp (-3), 8 the earliest local offset (-4), 9 the last tiered one (-5),
 // 10 a timeout, 11 the earliest not uploaded (-6).
 func (h *Handler) listOffsets(ctx context.Context, req *kmsg.ListOffsetsRequest) *kmsg.ListOffsetsResponse {
@@ -87,6 +87,10 @@ func (h *Handler) listOffset(ctx context.Context, req *kmsg.ListOffsetsRequest, 
 		p.ErrorCode = code
 		return
 	}
+	if req.Version == 0 {
+		h.offsetsBefore(req, asked, replica, p)
+		return
+	}
 	found, err := replica.ListOffset(ctx, partition.ListOffsetRequest{
 		Timestamp: asked.Timestamp, ReadCommitted: req.IsolationLevel == 1,
 		Replica: consumerOr(req.ReplicaID), CurrentLeaderEpoch: cluster.LeaderEpoch(asked.CurrentLeaderEpoch),
@@ -98,6 +102,15 @@ func (h *Handler) listOffset(ctx context.Context, req *kmsg.ListOffsetsRequest, 
 		return
 	}
 	p.Offset, p.Timestamp, p.LeaderEpoch = int64(found.Offset), found.Timestamp, int32(found.LeaderEpoch)
+}
+
+// offsetsBefore answers version 0.
+func (h *Handler) offsetsBefore(req *kmsg.ListOffsetsRequest, asked *kmsg.ListOffsetsRequestTopicPartition, replica Partition, p *kmsg.ListOffsetsResponseTopicPartition) {
+	found, err := replica.OffsetsBefore(asked.Timestamp, int(max(asked.MaxNumOffsets, 0)), consumerOr(req.ReplicaID))
+	p.ErrorCode = codeOf(err)
+	for _, o := range found {
+		p.OldStyleOffsets = append(p.OldStyleOffsets, int64(o))
+	}
 }
 
 // knowsTimestamp tells whether a version has this special timestamp.

@@ -24,7 +24,7 @@ func (h *Handler) apiVersions(q *wire.Request, out *wire.Out) error {
 		old := *q
 		old.Version = 0
 		resp.ErrorCode = codeUnsupportedVersion
-		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{{ApiKey: api.Key, MinVersion: api.AdvertisedMin, MaxVersion: api.Max}}
+		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{{ApiKey: api.Key, MinVersion: api.Advertised(h.cfg.Broker.LegacyClients), MaxVersion: api.Max}}
 		respond(out, &old, resp)
 		return nil
 	}
@@ -64,7 +64,7 @@ func (h *Handler) checkClient(req *kmsg.ApiVersionsRequest) int16 {
 
 func (h *Handler) describeVersions(resp *kmsg.ApiVersionsResponse) {
 	for _, a := range wire.Supported() {
-		resp.ApiKeys = append(resp.ApiKeys, kmsg.ApiVersionsResponseApiKey{ApiKey: a.Key, MinVersion: a.AdvertisedMin, MaxVersion: a.Max})
+		resp.ApiKeys = append(resp.ApiKeys, kmsg.ApiVersionsResponseApiKey{ApiKey: a.Key, MinVersion: a.Advertised(h.cfg.Broker.LegacyClients), MaxVersion: a.Max})
 	}
 	img := h.cfg.Cluster.Image()
 	resp.FinalizedFeaturesEpoch = int64(img.Index())

@@ -131,6 +131,10 @@ func (d *double) ReadRemote(ctx context.Context, req partition.ReadRequest) (par
 	return d.slice(req, res), nil
 }
 
+func (d *double) OffsetsBefore(int64, int, cluster.BrokerID) ([]cluster.Offset, error) {
+	return []cluster.Offset{0}, nil
+}
+
 func (d *double) ListOffset(context.Context, partition.ListOffsetRequest) (partition.ListOffsetResult, error) {
 	return partition.ListOffsetResult{Offset: -1, Timestamp: -1, LeaderEpoch: -1}, d.failure
 }

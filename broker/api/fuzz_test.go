@@ -14,6 +14,7 @@ import (
 	"strandline/broker/api"
 	"strandline/broker/wire"
 	"strandline/metadata/cluster"
+	"strandline/metadata/config"
 	"strandline/metadata/image"
 	"strandline/metadata/request"
 )
@@ -35,7 +36,7 @@ func (nobody) Submit(context.Context, request.Request) (request.Result, error) {
 func FuzzServe(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for _, a := range wire.Supported() {
-		for version := a.Min; version <= a.Max; version++ {
+		for version := a.Lowest(); version <= a.Max; version++ {
 			req := kmsg.RequestForKey(a.Key)
 			req.SetVersion(version)
 			b := req.AppendTo(nil)
@@ -51,10 +52,10 @@ func FuzzServe(f *testing.F) {
 	conn := &api.Conn{Listener: "PLAINTEXT", Draining: draining}
 	f.Fuzz(func(t *testing.T, key, version int16, body []byte) {
 		a, ok := wire.Lookup(key)
-		if !ok || version < a.Min || version > a.Max {
+		if !ok || version < a.Lowest() || version > a.Max {
 			return
 		}
-		h := api.New(api.Config{Cluster: nobody{}, Replicas: nobody{}})
+		h := api.New(api.Config{Cluster: nobody{}, Replicas: nobody{}, Broker: config.Broker{LegacyClients: true}})
 		defer func() { _ = h.Close() }()
 		out := wire.NewSender(nil, wire.NewGate(nil, nil), &wire.Stats{}, &atomic.Uint64{}).NewOut()
 		defer out.Free()

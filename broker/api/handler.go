@@ -41,6 +41,8 @@ type Config struct {
 	// BrokerEpoch is the present registration's epoch, for requests to the
 	// controller that carry it.
 	BrokerEpoch func() cluster.BrokerEpoch
+	// Conversions counts converted records; nil: nobody counts.
+	Conversions *Conversions
 	// LimitHit counts a hit of a limit; nil: nobody counts.
 	LimitHit func(limit string)
 	Logger   *slog.Logger
@@ -48,10 +50,11 @@ type Config struct {
 
 // Handler answers requests. Its methods may be called from several goroutines.
 type Handler struct {
-	cfg     Config
-	ids     producerIDs
-	fetches *fetchsession.Cache
-	create  creations
+	cfg        Config
+	ids        producerIDs
+	fetches    *fetchsession.Cache
+	create     creations
+	downgrades *downgrades
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -74,6 +77,7 @@ func New(cfg Config) *Handler {
 	})}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.create.names = map[string]struct{}{}
+	h.downgrades = newDowngrades()
 	return h
 }
 
@@ -94,6 +98,9 @@ func (h *Handler) FetchSessions() fetchsession.Stats { return h.fetches.Stats() 
 func (h *Handler) Serve(ctx context.Context, c *Conn, q *wire.Request, out *wire.Out) (Deferred, error) {
 	if q.Key == wire.KeyAPIVersions {
 		return nil, h.apiVersions(q, out)
+	}
+	if api, ok := wire.Lookup(q.Key); ok && q.Version < api.Min && !h.cfg.Broker.LegacyClients {
+		return nil, fmt.Errorf("%w: key %d version %d, compat.legacy.clients is off", wire.ErrUnsupported, q.Key, q.Version)
 	}
 	if err := wire.CheckShape(q); err != nil {
 		return nil, err

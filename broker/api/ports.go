@@ -30,6 +30,7 @@ type Partition interface {
 	ReadRemote(ctx context.Context, req partition.ReadRequest) (partition.ReadResult, error)
 	AddWaiter(w *partition.Waiter)
 	RemoveWaiter(w *partition.Waiter)
+	OffsetsBefore(timestamp int64, max int, replica cluster.BrokerID) ([]cluster.Offset, error)
 	ListOffset(ctx context.Context, req partition.ListOffsetRequest) (partition.ListOffsetResult, error)
 	DeleteRecords(ctx context.Context, offset cluster.Offset) (cluster.Offset, error)
 	EpochEnd(current, epoch cluster.LeaderEpoch) (cluster.LeaderEpoch, cluster.Offset, error)

@@ -32,7 +32,7 @@ func ParseRequest(frame []byte) (Request, error) {
 		Bytes:         len(frame),
 	}
 	api, ok := Lookup(q.Key)
-	if !ok || q.Version < api.Min || q.Version > api.Max {
+	if !ok || q.Version < api.Lowest() || q.Version > api.Max {
 		return q, fmt.Errorf("%w: key %d version %d", ErrUnsupported, q.Key, q.Version)
 	}
 	c := cursor{b: frame[headerBytes:]}

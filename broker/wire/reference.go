@@ -21,5 +21,11 @@ func Reference() string {
 		fmt.Fprintf(&b, "\n%s %d to %d are advertised and then refused, as Apache Kafka 4 does: old clients look for them before they use newer ones.\n",
 			a.Name, a.AdvertisedMin, a.Min-1)
 	}
+	b.WriteString("\nWith compat.legacy.clients=true, which is off by default, these are served, and advertised, too:\n\n")
+	for _, a := range Supported() {
+		if a.Older > 0 {
+			fmt.Fprintf(&b, "- %s %d to %d\n", a.Name, a.Lowest(), a.Min-1)
+		}
+	}
 	return b.String()
 }

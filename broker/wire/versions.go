@@ -30,9 +30,24 @@ type API struct {
 	// is nevertheless refused: old librdkafka does not compress without
 	// Produce 0, and neither it nor Apache Kafka 4 means it.
 	AdvertisedMin int16
+	// Older is how many versions below Min are decoded too. They are served,
+	// and advertised, where clients older than Apache Kafka 4 knows are.
+	Older int16
 	// Flexible is the first version with tagged fields.
 	Flexible int16
 	fields   []field
+}
+
+// Lowest is the lowest version that is decoded.
+func (a *API) Lowest() int16 { return a.Min - a.Older }
+
+// Advertised is the lowest version that clients are told of, with the older
+// ones or without.
+func (a *API) Advertised(older bool) int16 {
+	if older {
+		return min(a.AdvertisedMin, a.Lowest())
+	}
+	return a.AdvertisedMin
 }
 
 // IsFlexible tells whether the version has tagged fields.
@@ -40,18 +55,18 @@ func (a *API) IsFlexible(version int16) bool { return version >= a.Flexible }
 
 var table = [...]API{
 	{
-		Key: KeyProduce, Name: "Produce", Min: 3, Max: 13, AdvertisedMin: 0, Flexible: 9,
-		fields: shape("str? i16 i32 [ str@-12 uuid@13- [ i32 bytes? ] ]"),
+		Key: KeyProduce, Name: "Produce", Min: 3, Max: 13, AdvertisedMin: 0, Older: 3, Flexible: 9,
+		fields: shape("str?@3- i16 i32 [ str@-12 uuid@13- [ i32 bytes? ] ]"),
 	},
 	{
-		Key: KeyFetch, Name: "Fetch", Min: 4, Max: 18, AdvertisedMin: 4, Flexible: 12,
-		fields: shape("i32@-14 i32 i32 i32 i8 i32@7- i32@7- " +
+		Key: KeyFetch, Name: "Fetch", Min: 4, Max: 18, AdvertisedMin: 4, Older: 4, Flexible: 12,
+		fields: shape("i32@-14 i32 i32 i32@3- i8@4- i32@7- i32@7- " +
 			"[ str@-12 uuid@13- [ i32 i32@9- i64 i32@12- i64@5- i32 ] ] " +
 			"[ str@-12 uuid@13- ( i32 ) ]@7- str@11-"),
 	},
 	{
-		Key: KeyListOffsets, Name: "ListOffsets", Min: 1, Max: 11, AdvertisedMin: 1, Flexible: 6,
-		fields: shape("i32 i8@2- [ str [ i32 i32@4- i64 ] ] i32@10-"),
+		Key: KeyListOffsets, Name: "ListOffsets", Min: 1, Max: 11, AdvertisedMin: 1, Older: 1, Flexible: 6,
+		fields: shape("i32 i8@2- [ str [ i32 i32@4- i64 i32@-0 ] ] i32@10-"),
 	},
 	{
 		Key: KeyMetadata, Name: "Metadata", Min: 0, Max: 13, AdvertisedMin: 0, Flexible: 9,

@@ -280,7 +280,6 @@ func (n *Node) serve(context.Context) error {
 	})
 	n.onClose("requests", func(context.Context) error { return n.handler.Close() })
 	n.registry.MustRegister(n.fetchSessionCollectors()...)
-	n.registry.MustRegister(n.fetchSessionCollectors()...)
 	return nil
 }
 

@@ -51,6 +51,7 @@ type Broker struct {
 	MaxConnections        int32
 	MaxConnectionsPerIP   int32
 	FetchMaxBytes         int32
+	LegacyClients         bool  // compat.legacy.clients
 	FetchSessionSlots     int32 // max.incremental.fetch.session.cache.slots
 	RequestTimeout        time.Duration
 

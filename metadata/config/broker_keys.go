@@ -62,6 +62,8 @@ func brokerKeys() []Key {
 		def("queued.max.request.bytes", Long, "-1", nil, "Bytes of requests in progress; -1: no limit.").
 			ignored("bytes of requests in progress are bounded for each connection: 128 MiB"),
 		def("fetch.max.bytes", Int, "57671680", atLeast(1024), "The most that one fetch returns."),
+		def("compat.legacy.clients", Bool, "false", nil,
+			"Whether clients of Kafka 0.8 to 0.10, whose message formats Kafka 4 no longer reads, are served: Produce 0 to 2, Fetch 0 to 3, ListOffsets 0.").ours(),
 		def("max.incremental.fetch.session.cache.slots", Int, "1000", atLeast(0), "Fetch sessions that are kept; 0: none, every fetch is a full one."),
 		def("request.timeout.ms", Int, "30000", atLeast(1), "How long the controller may take where the client does not say how long it waits."),
 		def("disk.reserved.bytes", Long, "268435456", atLeast(0),

@@ -138,7 +138,7 @@ func TestDefaults(t *testing.T) {
 		LocalRetentionTime: 168 * time.Hour, LocalRetentionBytes: Unlimited,
 		TierCopyLagBytes: -1, SegmentBytes: 1 << 30, SegmentAge: 168 * time.Hour, IndexBytes: 10 << 20, IndexInterval: 4096,
 		FlushMessages: Unlimited, FlushInterval: Forever, MaxMessageBytes: 1048588,
-		TimestampBeforeMax: Forever, TimestampAfterMax: time.Hour, CompressionType: "producer",
+		TimestampBeforeMax: Forever, TimestampAfterMax: time.Hour, CompressionType: "producer", GzipLevel: -1, LZ4Level: 9, ZstdLevel: 3,
 		MaxDecompressedBytes: 2147483639, MinInsyncReplicas: 1, DeleteRetention: 24 * time.Hour,
 		MaxCompactionLag: Forever, MinCleanableDirtyRatio: 0.5, FileDeleteDelay: time.Minute,
 	}, e)

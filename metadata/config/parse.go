@@ -140,6 +140,7 @@ func scalars(v values) Broker {
 		MaxConnections:        v.int32("max.connections"),
 		MaxConnectionsPerIP:   v.int32("max.connections.per.ip"),
 		FetchMaxBytes:         v.int32("fetch.max.bytes"),
+		LegacyClients:         v.bool("compat.legacy.clients"),
 		FetchSessionSlots:     v.int32("max.incremental.fetch.session.cache.slots"),
 
 		TierTaskEvery:      v.ms("remote.log.manager.task.interval.ms"),
