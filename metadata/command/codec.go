@@ -142,6 +142,15 @@ func appendPayload(b []byte, rec Record) []byte {
 		return appendPartitionsAdded(b, v)
 	case PartitionsChanged:
 		return appendPartitionsChanged(b, v)
+	case DirsAssigned:
+		b = varint.Int(b, int64(v.Broker))
+		b = varint.Uint(b, uint64(len(v.Assignments)))
+		for _, a := range v.Assignments {
+			b = append(b, a.Partition.Topic[:]...)
+			b = varint.Int(b, int64(a.Partition.Partition))
+			b = append(b, a.Dir[:]...)
+		}
+		return b
 	case TopicDeleted:
 		return append(b, v.Topic[:]...)
 	case ConfigsChanged:
@@ -177,6 +186,7 @@ var readers = map[Kind]func(*varint.Reader) Record{
 	},
 	KindPartitionsAdded:   readPartitionsAdded,
 	KindPartitionsChanged: readPartitionsChanged,
+	KindDirsAssigned:      readDirsAssigned,
 	KindTopicDeleted:      func(r *varint.Reader) Record { return TopicDeleted{Topic: r.ID()} },
 	KindConfigsChanged:    readConfigsChanged,
 	KindProducerIDsAllocated: func(r *varint.Reader) Record {
@@ -270,6 +280,14 @@ func readPartitionsChanged(r *varint.Reader) Record {
 			Leader: readBroker(r), LeaderEpoch: readEpoch(r),
 			ISR: ReadBrokers(r), ELR: ReadBrokers(r), LastKnownELR: ReadBrokers(r),
 		})
+	}
+	return v
+}
+
+func readDirsAssigned(r *varint.Reader) Record {
+	v := DirsAssigned{Broker: readBroker(r)}
+	for range r.Count(33) {
+		v.Assignments = append(v.Assignments, DirAssignment{Partition: readTopicPartition(r), Dir: r.ID()})
 	}
 	return v
 }

@@ -45,6 +45,7 @@ const (
 	KindConfigsChanged        Kind = 10
 	KindProducerIDsAllocated  Kind = 11
 	KindDeletedTopicForgotten Kind = 12
+	KindDirsAssigned          Kind = 13
 	KindSegmentStarted        Kind = 20
 	KindSegmentPublished      Kind = 21
 	KindSegmentAbandoned      Kind = 22
@@ -138,6 +139,18 @@ type PartitionsChanged struct {
 	Changes []PartitionChange
 }
 
+// DirAssignment says in which log directory a broker has its replica.
+type DirAssignment struct {
+	Partition cluster.TopicPartition
+	Dir       cluster.DirectoryID
+}
+
+// DirsAssigned says where replicas of a broker lie. It changes no epoch.
+type DirsAssigned struct {
+	Broker      cluster.BrokerID
+	Assignments []DirAssignment
+}
+
 // TopicDeleted deletes a topic with its configs. Where it had remote segments,
 // all of them count as expired from here (a range command), and a tombstone
 // stays until DeletedTopicForgotten.
@@ -180,6 +193,7 @@ func (BrokerState) kind() Kind           { return KindBrokerState }
 func (TopicCreated) kind() Kind          { return KindTopicCreated }
 func (PartitionsAdded) kind() Kind       { return KindPartitionsAdded }
 func (PartitionsChanged) kind() Kind     { return KindPartitionsChanged }
+func (DirsAssigned) kind() Kind          { return KindDirsAssigned }
 func (TopicDeleted) kind() Kind          { return KindTopicDeleted }
 func (ConfigsChanged) kind() Kind        { return KindConfigsChanged }
 func (ProducerIDsAllocated) kind() Kind  { return KindProducerIDsAllocated }

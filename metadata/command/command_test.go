@@ -43,6 +43,10 @@ var samples = map[string]Record{
 		{Leader: 1, Replicas: []cluster.BrokerID{1, 2}, ISR: []cluster.BrokerID{1}, Dirs: []cluster.DirectoryID{{1}, {}}},
 		{Leader: 2, Replicas: []cluster.BrokerID{2}, ISR: []cluster.BrokerID{2}, Dirs: []cluster.DirectoryID{{3}}},
 	}},
+	"dirs_assigned": DirsAssigned{Broker: 3, Assignments: []DirAssignment{
+		{Partition: cluster.TopicPartition{Topic: topic, Partition: 2}, Dir: cluster.DirectoryID{1, 2, 3}},
+		{Partition: cluster.TopicPartition{Topic: topic, Partition: 300}, Dir: cluster.DirectoryID{0xff}},
+	}},
 	"partitions_changed": PartitionsChanged{Topic: topic, Changes: []PartitionChange{
 		{Partition: 1, PartitionEpoch: 2, Leader: -1, LeaderEpoch: 3, ELR: []cluster.BrokerID{1}, LastKnownELR: []cluster.BrokerID{2}},
 		{Partition: 2, PartitionEpoch: 9, Leader: 4, LeaderEpoch: 5, ISR: []cluster.BrokerID{4, 5}},

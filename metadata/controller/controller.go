@@ -215,6 +215,8 @@ func (c *Controller) Handle(req request.Request, now time.Time) Output {
 		return c.answer(c.alterConfigs(r))
 	case request.ChangeISR:
 		return c.answer(c.changeISR(r))
+	case request.AssignDirs:
+		return c.answer(c.assignDirs(r))
 	case request.AllocateProducerIDs:
 		return c.answer(c.allocateProducerIDs(r))
 	}

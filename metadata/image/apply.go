@@ -154,6 +154,8 @@ func (b *builder) record(r command.Record) error {
 		return b.partitionsAdded(r)
 	case command.PartitionsChanged:
 		return b.partitionsChanged(r)
+	case command.DirsAssigned:
+		return b.dirsAssigned(r)
 	case command.TopicDeleted:
 		return b.topicDeleted(r.Topic)
 	case command.ConfigsChanged:
@@ -327,6 +329,30 @@ func (b *builder) partitionsChanged(r command.PartitionsChanged) error {
 		n.ISR, n.ELR, n.LastKnownELR = c.ISR, c.ELR, c.LastKnownELR
 		t.now.Partitions[c.Partition] = &n
 		t.partitions[c.Partition] = true
+	}
+	return nil
+}
+
+// dirsAssigned leaves out what is gone: nobody has it in that directory.
+func (b *builder) dirsAssigned(r command.DirsAssigned) error {
+	for _, a := range r.Assignments {
+		topic := b.topic(a.Partition.Topic)
+		if n := int(a.Partition.Partition); topic == nil || n < 0 || n >= len(topic.Partitions) {
+			continue
+		}
+		at := slices.Index(topic.Partitions[a.Partition.Partition].Replicas, r.Broker)
+		if at < 0 {
+			continue
+		}
+		t := b.touch(a.Partition.Topic)
+		b.unshare(t)
+		n := *t.now.Partitions[a.Partition.Partition]
+		dirs := make([]cluster.DirectoryID, len(n.Replicas))
+		copy(dirs, n.Dirs)
+		dirs[at] = a.Dir
+		n.Dirs = dirs
+		t.now.Partitions[a.Partition.Partition] = &n
+		t.partitions[a.Partition.Partition] = true
 	}
 	return nil
 }

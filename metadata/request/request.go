@@ -170,6 +170,14 @@ type ChangeISR struct {
 	ISR            []cluster.BrokerID
 }
 
+// AssignDirs says in which log directories a broker has its replicas. The answer
+// is nil, or an error that concerns the whole.
+type AssignDirs struct {
+	Broker cluster.BrokerID
+	Epoch  cluster.BrokerEpoch
+	Dirs   map[cluster.TopicPartition]cluster.DirectoryID
+}
+
 // PartitionState answers ChangeISR.
 type PartitionState struct {
 	Leader         cluster.BrokerID
@@ -285,6 +293,7 @@ func (DeleteTopics) isRequest()        {}
 func (CreatePartitions) isRequest()    {}
 func (AlterConfigs) isRequest()        {}
 func (ChangeISR) isRequest()           {}
+func (AssignDirs) isRequest()          {}
 func (AllocateProducerIDs) isRequest() {}
 func (StartSegment) isRequest()        {}
 func (PublishSegment) isRequest()      {}
