@@ -37,7 +37,6 @@ func (n *Node) keepBallast(onDisk bool) {
 func (n *Node) tendBallast(ctx context.Context) {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
-	reserve := n.cfg.Broker.DiskReservedBytes
 	for {
 		select {
 		case <-ctx.Done():
@@ -47,7 +46,7 @@ func (n *Node) tendBallast(ctx context.Context) {
 		if !n.ready.Load() || n.ballast.Held() {
 			continue
 		}
-		if err := n.ballast.Tend(reserve + reserve/2); err != nil {
+		if err := n.ballast.Tend(n.cfg.Broker.DiskReservedBytes); err != nil {
 			n.cfg.Logger.Warn("the reserve of the metadata directory cannot be made yet", "dir", n.cfg.Broker.MetadataLogDir, "err", err)
 			continue
 		}
