@@ -10,6 +10,7 @@ import (
 	"strandline/broker/recordbatch"
 	"strandline/broker/segment"
 	"strandline/metadata/cluster"
+	"strandline/metadata/disk"
 )
 
 // unsyncedMax bounds the sealed segments whose sync nobody has asked for; the
@@ -133,10 +134,13 @@ func millis(ms int64) time.Duration {
 }
 
 // refused is the error of a write besides the batches' own: the log is as it
-// was, and goes on where only room was missing.
+// was, and goes on where only room or a file descriptor was missing.
 func (l *Log) refused(doing string, err error) error {
-	if noSpace(err) {
+	switch {
+	case noSpace(err):
 		return fmt.Errorf("%w: %s: %w", ErrNoSpace, doing, err)
+	case disk.NoDescriptor(err):
+		return fmt.Errorf("%w: %s: %w", ErrNoDescriptor, doing, err)
 	}
 	return l.fail(doing, err)
 }
@@ -220,6 +224,9 @@ func (l *Log) roll(base cluster.Offset) error {
 		return l.refused("roll: create segment", err)
 	}
 	if err := l.config.FS.SyncDir(l.config.Dir); err != nil {
+		if disk.NoDescriptor(err) {
+			return errors.Join(l.refused("roll: sync folder", err), l.removeFiles(fresh, time.Time{}))
+		}
 		return l.fail("roll: sync folder", err)
 	}
 	l.hook(StepRoll)

@@ -14,6 +14,9 @@ var (
 	ErrStorage = errors.New("log storage failed")
 	// ErrNoSpace: the disk is full and nothing was written. The log stays usable.
 	ErrNoSpace = errors.New("no space for the log")
+	// ErrNoDescriptor: there was no file descriptor left, and nothing was written.
+	// The log stays usable.
+	ErrNoDescriptor = errors.New("no file descriptor for the log")
 	// ErrBadAppend: the batches are not whole, not in order, or below the end
 	// offset. The caller has a bug; the log is unchanged.
 	ErrBadAppend = errors.New("batches do not continue the log")

@@ -8,6 +8,7 @@ import (
 
 	"strandline/broker/segment"
 	"strandline/metadata/cluster"
+	"strandline/metadata/disk"
 )
 
 // unsynced is a sealed segment with the producer state at its end.
@@ -32,7 +33,7 @@ func (l *Log) Flush(ctx context.Context) error {
 		switch {
 		case own != nil:
 			err := l.sync()
-			if err != nil && !errors.Is(err, ErrNoSpace) {
+			if err != nil && !errors.Is(err, ErrNoSpace) && !disk.NoDescriptor(err) {
 				err = l.fail("sync", err)
 			}
 			l.land(own)
@@ -95,7 +96,7 @@ func (l *Log) land(f *flight) {
 // the active segment's data, then the epochs (L2). Whoever holds the flight
 // calls it. Where only a file besides the segments' own found no room it fails
 // with ErrNoSpace, and the next sync tries again: those are written whole or not
-// at all. A sync of data that fails leaves nobody knowing what is on the disk.
+// at all. Without a file descriptor nothing was asked of the disk. A sync of data that fails leaves nobody knowing what is on the disk.
 func (l *Log) sync() error {
 	l.mu.Lock()
 	sealed := slices.Clone(l.mu.unsynced)

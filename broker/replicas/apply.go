@@ -14,6 +14,7 @@ import (
 	"strandline/broker/segment"
 	"strandline/metadata/cluster"
 	"strandline/metadata/config"
+	"strandline/metadata/disk"
 	"strandline/metadata/image"
 )
 
@@ -271,7 +272,7 @@ func (m *Manager) openReplica(settings config.Topic, f folder, o opening) *repli
 		r.err = err
 		m.cfg.Logger.Error("replica cannot be opened", "partition", f.key.String(), "dir", f.dir.path, "err", err)
 		m.dirTrouble(f.dir, err)
-		if noSpace(err) {
+		if noSpace(err) || disk.NoDescriptor(err) {
 			m.inbox.failed(tp, err)
 		}
 	} else {
@@ -338,14 +339,16 @@ func (m *Manager) logConfig(settings config.Topic, f folder, o opening) (locallo
 }
 
 // replicaFailed takes the directory offline unless only the replica is corrupt,
-// or had no room: then it comes back once there is some.
+// or had no room or no file descriptor: then it comes back once there is one.
 func (m *Manager) replicaFailed(f failure) {
 	r := m.lookup(f.tp)
 	switch {
 	case r == nil:
 	case noSpace(f.err):
-		m.starved[f.tp] = struct{}{}
+		m.starved[f.tp] = time.Time{}
 		r.dir.hadNoSpace()
+	case disk.NoDescriptor(f.err):
+		m.starved[f.tp] = m.cfg.Now().Add(retryEvery)
 	default:
 		m.dirTrouble(r.dir, f.err)
 	}
@@ -360,6 +363,10 @@ func (m *Manager) dirTrouble(d *dir, err error) {
 	}
 	if noSpace(err) {
 		d.hadNoSpace()
+		return
+	}
+	if disk.NoDescriptor(err) {
+		m.cfg.Logger.Error("no file descriptor is left: fewer connections or partitions, or a higher limit (ulimit -n), are needed", "dir", d.path, "err", err)
 		return
 	}
 	if !d.offline.CompareAndSwap(nil, &offlineReason{err}) {

@@ -92,7 +92,7 @@ type Manager struct {
 	unknown  []folder // found at start, of topics that the image did not have
 	settled  bool     // unknown has been dealt with
 	retry    map[cluster.TopicPartition]struct{}
-	starved  map[cluster.TopicPartition]struct{} // offline for want of room
+	starved  map[cluster.TopicPartition]time.Time // offline for want of room or a descriptor, not tried again before
 	removals []removal
 	leading  bool         // as of the last image applied: M1
 	last     *image.Image // the last image applied
@@ -131,7 +131,7 @@ func New(cfg Config) *Manager {
 	}
 	m := &Manager{
 		cfg: cfg, fs: cfg.FS, self: cluster.BrokerID(cfg.Broker.NodeID), handles: cfg.Handles,
-		recent: locallog.NewRecent(0), retry: map[cluster.TopicPartition]struct{}{}, starved: map[cluster.TopicPartition]struct{}{},
+		recent: locallog.NewRecent(0), retry: map[cluster.TopicPartition]struct{}{}, starved: map[cluster.TopicPartition]time.Time{},
 	}
 	if m.handles == nil {
 		m.handles, m.ownsHand = disk.NewHandleCache(cfg.FS, handlesMax), true

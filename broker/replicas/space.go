@@ -243,18 +243,20 @@ func (m *Manager) hasten(d *dir) {
 	m.removeDue(m.cfg.Now())
 }
 
-// revive opens the replicas again that went offline for want of room and
-// nothing else, once there is some. It returns those that have a log again.
+// revive opens the replicas again that went offline for want of room, once there
+// is some, or of a file descriptor, after a pause, and of nothing else. It
+// returns those that have a log again.
 func (m *Manager) revive() []cluster.TopicPartition {
 	var back []cluster.TopicPartition
-	for tp := range m.starved {
+	now := m.cfg.Now()
+	for tp, at := range m.starved {
 		r := m.lookup(tp)
 		if r == nil || r.dir.offlineErr() != nil {
 			delete(m.starved, tp)
 			continue
 		}
 		topic, ok := m.cfg.Watch.Image().TopicByID(tp.Topic)
-		if !ok || r.dir.room.full.Load() {
+		if !ok || r.dir.room.full.Load() || now.Before(at) {
 			continue
 		}
 		delete(m.starved, tp) // a new failure enters it again
@@ -264,7 +266,7 @@ func (m *Manager) revive() []cluster.TopicPartition {
 			from.flushed, from.start, from.mark = r.p.FlushedOffset(), r.p.LogStartOffset(), r.p.HighWatermark()
 		}
 		if m.openReplica(m.settings(m.cfg.Watch.Image(), topic), r.folder, from).p != nil {
-			m.cfg.Logger.Info("replica is online again: there is room", "partition", r.key.String(), "dir", r.dir.path)
+			m.cfg.Logger.Info("replica is online again", "partition", r.key.String(), "dir", r.dir.path)
 			back = append(back, tp)
 		}
 	}

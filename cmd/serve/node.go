@@ -165,9 +165,13 @@ func (n *Node) openDirectories(context.Context) (err error) {
 func (n *Node) listen(context.Context) error {
 	b := n.cfg.Broker
 	n.metrics = server.NewMetrics(n.registry)
+	most := connections(b.MaxConnections, descriptors())
+	if limit := descriptors(); limit < fewDescriptors {
+		n.cfg.Logger.Warn("few file descriptors (ulimit -n): half of them are for connections", "limit", limit, "connections", most)
+	}
 	n.server = server.New(server.Config{
 		Handler: handlerOf{n}, Logger: n.cfg.Logger, Metrics: n.metrics, Dirs: append([]string{b.Cache.Dir}, b.LogDirs...),
-		MaxConnections: int(b.MaxConnections), MaxConnectionsPerIP: int(b.MaxConnectionsPerIP), IdleMax: b.ConnectionsMaxIdle,
+		MaxConnections: most, MaxConnectionsPerIP: int(b.MaxConnectionsPerIP), IdleMax: b.ConnectionsMaxIdle,
 		MaxRequestBytes: int(b.SocketRequestMaxBytes), SendBufferBytes: int(b.SocketSendBytes), ReceiveBufferBytes: int(b.SocketReceiveBytes),
 	})
 	n.onClose("listeners", n.server.Close)

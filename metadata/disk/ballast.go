@@ -16,6 +16,12 @@ func NoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
+// NoDescriptor says that an error means that there was no file descriptor left:
+// what was to be opened is as it was.
+func NoDescriptor(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
 // Sizes of a ballast: a part of the file system, and no more than a bound.
 const (
 	ballastMaxBytes = 64 << 20
