@@ -59,7 +59,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, a := range wire.Supported() {
 		m.requests[a.Key] = latency.WithLabelValues(a.Name)
 	}
-	for _, l := range []string{LimitConnections, LimitConnectionsPerIP, LimitRequestBytes, LimitInFlight, LimitInFlightBytes, LimitIdle, LimitColdReads, api.LimitAutoCreate, api.LimitFetchSessions} {
+	for _, l := range []string{LimitConnections, LimitConnectionsPerIP, LimitRequestBytes, LimitInFlight, LimitInFlightBytes, LimitIdle, LimitColdReads, api.LimitAutoCreate, api.LimitFetchSessions, api.LimitOldAnswers} {
 		m.limits.WithLabelValues(l)
 	}
 	if reg == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"strandline/broker/api"
 	"strandline/broker/server"
 	"strandline/tiering/objstore"
 )
@@ -97,6 +98,8 @@ func describeMetrics() ([]metricDesc, error) {
 	r := &collectorRecorder{}
 	server.NewMetrics(r)
 	objstore.NewMetrics(r)
+	api.NewConversions(r)
+	r.MustRegister((&Node{}).fetchSessionCollectors()...)
 	r.MustRegister(nodeCollector{}, prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "strandline_build_info", Help: "1, with the version and commit of the binary.", ConstLabels: prometheus.Labels{"version": "", "commit": ""},
 	}))
