@@ -103,7 +103,7 @@ func (e *fetchEncoder) part(index int32, p *fetchPart) {
 	if e.version >= 5 {
 		e.int64(-1)
 	}
-	e.aborted(nil, p.read.ReadCommitted)
+	e.aborted(nil, false)
 	if e.version >= 11 {
 		e.int32(int32(cluster.NoBroker)) // preferred read replica
 	}
@@ -161,7 +161,8 @@ func (e *fetchEncoder) found(index int32, p *fetchPart) bool {
 	return true
 }
 
-// aborted encodes the aborted transactions; null for a reader of everything.
+// aborted encodes the aborted transactions; null for a reader of everything and
+// where there is an error.
 func (e *fetchEncoder) aborted(txns []producerstate.AbortedTxn, committed bool) {
 	if e.version < 4 {
 		return

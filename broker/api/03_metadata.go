@@ -116,7 +116,7 @@ func (h *Handler) describeAsked(img *image.Image, c *Conn, req *kmsg.MetadataReq
 		}
 		m := missingTopic(asked.Topic, [16]byte{}, h.missing(*asked.Topic, req))
 		m.IsInternal = internalTopic(*asked.Topic)
-		if req.IncludeTopicAuthorizedOperations && m.ErrorCode == codeUnknownTopicOrPartition {
+		if req.IncludeTopicAuthorizedOperations && (m.ErrorCode == codeUnknownTopicOrPartition || m.ErrorCode == codeInvalidTopic) {
 			m.AuthorizedOperations = topicOperations
 		}
 		resp.Topics = append(resp.Topics, m)
