@@ -21,6 +21,7 @@ const (
 	codeLeaderNotAvailable         int16 = 5
 	codeNotLeaderOrFollower        int16 = 6
 	codeRequestTimedOut            int16 = 7
+	codeReplicaNotAvailable        int16 = 9
 	codeMessageTooLarge            int16 = 10
 	codeInvalidTopic               int16 = 17
 	codeRecordListTooLarge         int16 = 18
@@ -42,6 +43,7 @@ const (
 	codeInvalidProducerEpoch       int16 = 47
 	codeInvalidTxnState            int16 = 48
 	codeKafkaStorageError          int16 = 56
+	codeLogDirNotFound             int16 = 57
 	codeFetchSessionIDNotFound     int16 = 70
 	codeInvalidFetchSessionEpoch   int16 = 71
 	codeListenerNotFound           int16 = 72
@@ -66,6 +68,7 @@ var codes = []struct {
 	code int16
 }{
 	{partition.ErrNotLeader, codeNotLeaderOrFollower},
+	{ErrReplicaNotAvailable, codeReplicaNotAvailable},
 	{partition.ErrFencedLeaderEpoch, codeFencedLeaderEpoch},
 	{partition.ErrUnknownLeaderEpoch, codeUnknownLeaderEpoch},
 	{partition.ErrOffsetOutOfRange, codeOffsetOutOfRange},

@@ -36,6 +36,7 @@ const AutoCreateMax = 256
 type Config struct {
 	Cluster  Cluster
 	Replicas Replicas
+	LogDirs  LogDirs
 	// Broker is this node's configuration as it was started.
 	Broker config.Broker
 	// BrokerEpoch is the present registration's epoch, for requests to the
@@ -63,6 +64,9 @@ type Handler struct {
 
 // New returns a handler; Close ends what it started.
 func New(cfg Config) *Handler {
+	if cfg.LogDirs == nil {
+		cfg.LogDirs = noLogDirs{}
+	}
 	if cfg.LimitHit == nil {
 		cfg.LimitHit = func(string) {}
 	}
@@ -128,6 +132,10 @@ func (h *Handler) Serve(ctx context.Context, c *Conn, q *wire.Request, out *wire
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrOffsetForLeaderEpochRequest(), h.offsetForLeaderEpoch)
 	case wire.KeyDescribeConfigs:
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrDescribeConfigsRequest(), h.describeConfigs)
+	case wire.KeyAlterReplicaLogDirs:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrAlterReplicaLogDirsRequest(), h.alterReplicaLogDirs)
+	case wire.KeyDescribeLogDirs:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrDescribeLogDirsRequest(), h.describeLogDirs)
 	case wire.KeyCreatePartitions:
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrCreatePartitionsRequest(), h.createPartitions)
 	case wire.KeyIncrementalAlterConfigs:

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 
 	"strandline/broker/partition"
 	"strandline/metadata/cluster"
@@ -15,6 +16,39 @@ import (
 type Replicas interface {
 	Get(tp cluster.TopicPartition) (Partition, error)
 }
+
+// LogDirs are the log directories of this broker. Paths are absolute.
+type LogDirs interface {
+	// Known says that log.dirs lists the directory.
+	Known(dir string) bool
+	// Move begins to move a replica to a directory. It fails with
+	// partition.ErrStorage where that or the replica is offline, and with
+	// ErrReplicaNotAvailable where there is none here.
+	Move(tp cluster.TopicPartition, dir string) error
+	// Describe tells what lies where, a directory's replicas by topic.
+	Describe() []LogDir
+}
+
+// LogDir is a log directory; Offline ones hold nothing.
+type LogDir struct {
+	Path                    string
+	Offline                 bool
+	TotalBytes, UsableBytes int64 // of the file system; -1 unknown
+	Replicas                []LogDirReplica
+}
+
+// LogDirReplica is a replica, or with Future the copy of one on its way there,
+// which is Lag offsets behind.
+type LogDirReplica struct {
+	Topic     string
+	Partition int32
+	Bytes     int64
+	Lag       int64
+	Future    bool
+}
+
+// ErrReplicaNotAvailable: no replica of the partition is on this broker.
+var ErrReplicaNotAvailable = errors.New("no replica of the partition on this broker")
 
 // Commit is an append that is not yet as durable as its acks ask.
 type Commit interface {

@@ -55,6 +55,7 @@ func (m *Manager) apply(w work) {
 	all := w.all || leads != m.leading
 	m.leading, m.last = leads, img
 	m.settleUnknown(img)
+	m.resumeMoves()
 	for _, tp := range m.revive() {
 		m.retry[tp] = struct{}{}
 	}
@@ -152,7 +153,7 @@ func (m *Manager) hostReplicas(img *image.Image, all []wanted) {
 	clear(m.retry)
 	for i := range all {
 		if m.lookup(all[i].tp) == nil {
-			all[i].dir = m.chooseDir()
+			all[i].dir = m.chooseDir(all[i].p)
 		}
 	}
 	var failed sync.Map
@@ -195,6 +196,11 @@ func (m *Manager) host(img *image.Image, w wanted) error {
 		if w.dir == nil {
 			return fmt.Errorf("%w: every log directory has failed", ErrOffline)
 		}
+		if w.dir.absent {
+			m.hosted.Store(w.tp, &replica{folder: folder{dir: w.dir, key: folderKey{w.topic.Name, w.tp.Partition}, meta: partitionMeta{topic: w.tp.Topic}},
+				err: w.dir.offlineErr(), home: &atomic.Pointer[dir]{}, keep: &sync.RWMutex{}})
+			return nil
+		}
 		f := folder{dir: w.dir, key: folderKey{w.topic.Name, w.tp.Partition}, meta: partitionMeta{topic: w.tp.Topic, index: img.Index()}}
 		if err := makeFolder(m.fs, f); err != nil {
 			w.dir.replicas.Add(-1)
@@ -230,21 +236,6 @@ func (m *Manager) takeRole(p *partition.Partition, want *image.Partition) error 
 	return err
 }
 
-// chooseDir takes the directory with fewest replicas and counts one more there;
-// nil where all have failed.
-func (m *Manager) chooseDir() *dir {
-	var best *dir
-	for _, d := range m.cfg.Dirs.dirs {
-		if d.offlineErr() == nil && (best == nil || d.replicas.Load() < best.replicas.Load()) {
-			best = d
-		}
-	}
-	if best != nil {
-		best.replicas.Add(1)
-	}
-	return best
-}
-
 // opening says where a replica's log comes from.
 type opening struct {
 	made bool // the folder is new and no checkpoint is about it
@@ -264,7 +255,7 @@ var (
 // hosted as offline.
 func (m *Manager) openReplica(settings config.Topic, f folder, o opening) *replica {
 	cfg, mark := m.logConfig(settings, f, o)
-	r := &replica{folder: f, home: &atomic.Pointer[dir]{}}
+	r := &replica{folder: f, home: &atomic.Pointer[dir]{}, keep: &sync.RWMutex{}}
 	r.home.Store(f.dir)
 	tp := f.tp()
 	log, err := locallog.Open(cfg)
@@ -291,6 +282,7 @@ func (m *Manager) openReplica(settings config.Topic, f folder, o opening) *repli
 		f.dir.replicas.Add(1)
 	}
 	m.hosted.Store(tp, r)
+	m.misplaced.Store(true)
 	return r
 }
 

@@ -30,6 +30,7 @@ type Dirs struct {
 	cfg       DirsConfig
 	known     knownDirs
 	dirs      []*dir
+	absent    []*dir // known, not listed
 	clusterID string // "" where all are new
 
 	closeOnce sync.Once
@@ -41,6 +42,7 @@ type dir struct {
 	path    string
 	id      cluster.DirectoryID
 	fresh   bool // without meta.properties yet
+	absent  bool // known and not listed any more: offline
 	lock    io.Closer
 	clean   bool // the clean-shutdown file was there
 	epoch   cluster.BrokerEpoch
@@ -84,7 +86,27 @@ func OpenDirs(cfg DirsConfig) (*Dirs, error) {
 		}
 		d.dirs = append(d.dirs, one)
 	}
+	for _, k := range known.Dirs {
+		id, err := cluster.ParseUUID(k.ID)
+		if err != nil || slices.ContainsFunc(d.dirs, func(one *dir) bool { return one.path == k.Path || one.id == cluster.DirectoryID(id) }) {
+			continue
+		}
+		one := &dir{path: k.Path, id: cluster.DirectoryID(id), absent: true}
+		one.offline.Store(&offlineReason{&DirError{Dir: k.Path, Reason: "it holds replicas of this node and is not in log.dirs any more",
+			Remedy: "list it again; to give its data up, remove its entry from " + knownDirsName + " in metadata.log.dir"}})
+		d.absent = append(d.absent, one)
+	}
 	return d, nil
+}
+
+// unlisted returns the directory with that id if it is known and not listed.
+func (d *Dirs) unlisted(id cluster.DirectoryID) *dir {
+	for _, one := range d.absent {
+		if one.id == id {
+			return one
+		}
+	}
+	return nil
 }
 
 func (d *Dirs) open(name string) (*dir, error) {
@@ -250,7 +272,7 @@ func (d *Dirs) Init(clusterID string) error {
 
 func (d *Dirs) remember() error {
 	list := knownDirs{Version: 1}
-	for _, one := range d.dirs {
+	for _, one := range slices.Concat(d.dirs, d.absent) {
 		list.Dirs = append(list.Dirs, knownDir{Path: one.path, ID: one.id.String()})
 	}
 	if slices.Equal(list.Dirs, d.known.Dirs) {

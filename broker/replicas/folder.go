@@ -46,13 +46,20 @@ func asideName(k folderKey, suffix string) string {
 // partitionMeta is the content of partition.metadata: Kafka's two lines, and as
 // a third, which Kafka does not read, the index of the image that the folder was
 // made under. A topic that a later image does not have was deleted for certain.
+// A fourth counts the moves between directories, where there were any: of two
+// folders of one replica the later one is whole.
 type partitionMeta struct {
 	topic cluster.TopicID
 	index uint64
+	moves uint64
 }
 
 func (m partitionMeta) encode() []byte {
-	return fmt.Appendf(nil, "version: 0\ntopic_id: %s\nimage_index: %d\n", m.topic, m.index)
+	b := fmt.Appendf(nil, "version: 0\ntopic_id: %s\nimage_index: %d\n", m.topic, m.index)
+	if m.moves > 0 {
+		b = fmt.Appendf(b, "moves: %d\n", m.moves)
+	}
+	return b
 }
 
 var errBadPartitionMeta = errors.New("malformed " + partitionName)
@@ -77,6 +84,12 @@ func parsePartitionMeta(data []byte) (partitionMeta, error) {
 				return m, fmt.Errorf("%w: %w", errBadPartitionMeta, err)
 			}
 			m.index = index
+		case "moves":
+			moves, err := strconv.ParseUint(value, 10, 64)
+			if err != nil {
+				return m, fmt.Errorf("%w: %w", errBadPartitionMeta, err)
+			}
+			m.moves = moves
 		}
 	}
 	if m.topic.IsZero() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,8 @@ type Config struct {
 	// OnOffer is told of partitions that have a sealed segment to offer to the
 	// tier, after it was flushed. It must not block. Nil: nobody.
 	OnOffer func(tp cluster.TopicPartition)
+	// Assign tells the controller in which directories replicas lie. Nil: nobody.
+	Assign func(ctx context.Context, dirs map[cluster.TopicPartition]cluster.DirectoryID) error
 	// OnDirOffline is told that a log directory failed, Failed that the last one
 	// did: nothing can be served any more. Neither may block. Nil: nobody.
 	OnDirOffline func()
@@ -94,12 +97,17 @@ type Manager struct {
 	retry    map[cluster.TopicPartition]struct{}
 	starved  map[cluster.TopicPartition]time.Time // offline for want of room or a descriptor, not tried again before
 	removals []removal
+	resume   []resumed    // moves that the last stop cut off
 	leading  bool         // as of the last image applied: M1
 	last     *image.Image // the last image applied
 
 	closeOnce sync.Once
 	closeErr  error
 	started   bool
+
+	moves moves
+	// misplaced says that the controller may not know where each replica is.
+	misplaced atomic.Bool
 
 	stats stats
 }
@@ -110,6 +118,7 @@ type replica struct {
 	p    *partition.Partition // nil: could not be opened
 	err  error                // why not
 	home *atomic.Pointer[dir] // folder.dir, for p, which outlives a move
+	keep *sync.RWMutex        // held over writing a log start; a move holds it alone
 }
 
 // New makes a manager; Start begins.
@@ -136,6 +145,8 @@ func New(cfg Config) *Manager {
 	if m.handles == nil {
 		m.handles, m.ownsHand = disk.NewHandleCache(cfg.FS, handlesMax), true
 	}
+	m.moves.by, m.moves.slots = map[cluster.TopicPartition]*move{}, make(chan struct{}, movesMax)
+	m.misplaced.Store(true)
 	m.epoch.Store(int64(cluster.NoBrokerEpoch))
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.inbox.kick = make(chan struct{}, 1)
@@ -157,6 +168,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	m.workers.Go(m.runApplier)
 	m.workers.Go(m.runHousekeeping)
 	m.workers.Go(m.runRetention)
+	m.workers.Go(m.runAssigner)
 	m.unsub = append(m.unsub, m.cfg.Watch.Subscribe(m.inbox.image))
 	if catalog := m.cfg.Watch.Catalog(); catalog != nil {
 		m.unsub = append(m.unsub, catalog.SubscribeCatalog(m.inbox.catalog))
@@ -257,7 +269,7 @@ const reasonsMax = 5
 // OfflineDirs returns the directories that failed.
 func (m *Manager) OfflineDirs() []cluster.DirectoryID {
 	var ids []cluster.DirectoryID
-	for _, d := range m.cfg.Dirs.dirs {
+	for _, d := range slices.Concat(m.cfg.Dirs.dirs, m.cfg.Dirs.absent) {
 		if d.offlineErr() != nil {
 			ids = append(ids, d.id)
 		}
@@ -303,6 +315,11 @@ func (m *Manager) hook(step string) {
 func (m *Manager) Persist(_ context.Context, tp cluster.TopicPartition, offset cluster.Offset) error {
 	r := m.lookup(tp)
 	if r == nil {
+		return fmt.Errorf("%s: %w", tp, ErrUnknownPartition)
+	}
+	r.keep.RLock()
+	defer r.keep.RUnlock()
+	if r = m.lookup(tp); r == nil { // it may have moved
 		return fmt.Errorf("%s: %w", tp, ErrUnknownPartition)
 	}
 	change, ok := m.raise(&r.dir.starts, r, offset)

@@ -140,6 +140,14 @@ func (f *offsetFile) raise(k folderKey, o cluster.Offset, hosted func() bool) (c
 	return f.changes, true
 }
 
+// set enters an offset of a replica that is not hosted yet.
+func (f *offsetFile) set(k folderKey, o cluster.Offset) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.offsets[k] = o
+	f.changes++
+}
+
 // keep removes every entry that fn does not keep.
 func (f *offsetFile) keep(fn func(folderKey) bool) {
 	f.mu.Lock()

@@ -24,8 +24,13 @@ func (m *Manager) openAll(ctx context.Context) error {
 		}
 		found = append(found, folders...)
 	}
-	if err := unique(found); err != nil {
+	found, former, err := unique(found)
+	if err != nil {
 		return err
+	}
+	for _, f := range former {
+		m.cfg.Logger.Info("a stop cut off the end of a move: what it left goes", "folder", f.path())
+		m.discard(f, 0)
 	}
 	img := m.cfg.Watch.Image()
 	var hosted []folder
@@ -105,16 +110,29 @@ func (m *Manager) openDir(d *dir) ([]folder, error) {
 	return folders, nil
 }
 
-// unique refuses two folders of one partition.
-func unique(found []folder) error {
-	seen := map[cluster.TopicPartition]folder{}
+// unique finds what a stop at the end of a move left: of two folders of one
+// replica the one that moved more often is whole, the former one goes. Two that
+// no move explains are refused.
+func unique(found []folder) (kept, former []folder, err error) {
+	at := map[cluster.TopicPartition]int{}
 	for _, f := range found {
-		if other, ok := seen[f.tp()]; ok {
-			return &DirError{Dir: f.dir.path, Reason: fmt.Sprintf("%s is here and in %s", f.key, other.dir.path), Remedy: "move the older of the two folders away"}
+		i, twice := at[f.tp()]
+		if !twice {
+			at[f.tp()] = len(kept)
+			kept = append(kept, f)
+			continue
 		}
-		seen[f.tp()] = f
+		other := kept[i]
+		switch {
+		case f.meta.moves > other.meta.moves:
+			kept[i], former = f, append(former, other)
+		case f.meta.moves < other.meta.moves:
+			former = append(former, f)
+		default:
+			return nil, nil, &DirError{Dir: f.dir.path, Reason: fmt.Sprintf("%s is here and in %s", f.key, other.dir.path), Remedy: "move the older of the two folders away"}
+		}
 	}
-	return nil
+	return kept, former, nil
 }
 
 // reportLostFolders names the replicas that had records in d, by its recovery

@@ -25,6 +25,7 @@ type removal struct {
 func (m *Manager) removeReplicas(gone []*replica) {
 	dirs := map[*dir]struct{}{}
 	for _, r := range gone {
+		m.stopMove(r.tp())
 		m.hosted.Delete(r.tp())
 		r.dir.replicas.Add(-1)
 		var delay time.Duration
@@ -153,6 +154,7 @@ func (m *Manager) setStray(f folder) {
 // name is one.
 func (m *Manager) leftover(d *dir, name string) bool {
 	switch {
+	case m.unfinished(d, name):
 	case strings.HasSuffix(name, deleteSuffix):
 		m.removals = append(m.removals, removal{dir: d, path: path.Join(d.path, name), due: m.cfg.Now()})
 	case strings.HasSuffix(name, straySuffix):

@@ -13,6 +13,8 @@ const (
 	KeyInitProducerID          int16 = 22
 	KeyOffsetForLeaderEpoch    int16 = 23
 	KeyDescribeConfigs         int16 = 32
+	KeyAlterReplicaLogDirs     int16 = 34
+	KeyDescribeLogDirs         int16 = 35
 	KeyCreatePartitions        int16 = 37
 	KeyIncrementalAlterConfigs int16 = 44
 	KeyDescribeCluster         int16 = 60
@@ -99,6 +101,14 @@ var table = [...]API{
 	{
 		Key: KeyDescribeConfigs, Name: "DescribeConfigs", Min: 1, Max: 4, AdvertisedMin: 1, Flexible: 4,
 		fields: shape("[ i8 str ( str ) ] i8 i8@3-"),
+	},
+	{
+		Key: KeyAlterReplicaLogDirs, Name: "AlterReplicaLogDirs", Min: 1, Max: 2, AdvertisedMin: 1, Flexible: 2,
+		fields: shape("[ str [ str ( i32 ) ] ]"),
+	},
+	{
+		Key: KeyDescribeLogDirs, Name: "DescribeLogDirs", Min: 1, Max: 5, AdvertisedMin: 1, Flexible: 2,
+		fields: shape("[ str ( i32 ) ]"),
 	},
 	{
 		Key: KeyCreatePartitions, Name: "CreatePartitions", Min: 0, Max: 3, AdvertisedMin: 0, Flexible: 2,

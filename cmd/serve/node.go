@@ -251,7 +251,7 @@ func (n *Node) startTier(ctx context.Context) error {
 func (n *Node) startReplicas(ctx context.Context) error {
 	n.replicas = replicas.New(replicas.Config{
 		FS: n.cfg.FS, Dirs: n.dirs, Broker: n.cfg.Broker, Watch: n.meta, Remote: plant(n.remote), Keeper: n.remote,
-		Now: n.cfg.Now, Logger: n.cfg.Logger, Hook: n.cfg.Hook, Failed: n.failed,
+		Now: n.cfg.Now, Logger: n.cfg.Logger, Hook: n.cfg.Hook, Failed: n.failed, Assign: n.assignDirs,
 		OnDirOffline: func() {
 			if l := n.registered.Load(); l != nil {
 				l.Poke()
@@ -279,7 +279,7 @@ func (n *Node) startReplicas(ctx context.Context) error {
 // its partitions have no leader, so produce and fetch answer a retriable code.
 func (n *Node) serve(context.Context) error {
 	n.handler = api.New(api.Config{
-		Cluster: settling{n}, Replicas: hosted{n.replicas}, Broker: n.cfg.Broker, BrokerEpoch: func() cluster.BrokerEpoch { return n.lifecycle.Epoch() },
+		Cluster: settling{n}, Replicas: hosted{n.replicas}, LogDirs: logDirs{n.replicas}, Broker: n.cfg.Broker, BrokerEpoch: func() cluster.BrokerEpoch { return n.lifecycle.Epoch() },
 		LimitHit: n.metrics.LimitHit, Conversions: api.NewConversions(n.registry), Logger: n.cfg.Logger,
 	})
 	n.onClose("requests", func(context.Context) error { return n.handler.Close() })
