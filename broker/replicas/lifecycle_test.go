@@ -25,6 +25,9 @@ func TestProduceAndCleanRestart(t *testing.T) {
 		n.activate()
 		topic := ctl.create("t", 4, nil)
 		synctest.Wait()
+		for i := range int32(5) {
+			require.True(t, n.m.Settled(cluster.TopicPartition{Topic: topic, Partition: i}), "led, or none that is to be led: %d", i)
+		}
 		ready, reasons := n.m.Ready()
 		require.True(t, ready, "%v", reasons)
 		require.Equal(t, ctl.Image().Index(), n.m.AppliedIndex())
@@ -51,6 +54,7 @@ func TestProduceAndCleanRestart(t *testing.T) {
 		require.False(t, exists(fs, path.Join(twoDirs[0], cleanName)), "a stop from here on is not clean")
 		_, err := produce(again.get(topic, 0), records(1))
 		require.ErrorIs(t, err, partition.ErrNotLeader, "M1: not before the registration")
+		require.False(t, again.m.Settled(cluster.TopicPartition{Topic: topic}))
 		again.activate()
 		later, leads := again.get(topic, 0).Leading()
 		require.True(t, leads)

@@ -235,6 +235,24 @@ func (m *Manager) lookup(tp cluster.TopicPartition) *replica {
 // AppliedIndex is the index of the image whose changes are all applied here.
 func (m *Manager) AppliedIndex() uint64 { return m.applied.Load() }
 
+// Settled says whether the image's wish that a partition is led from here is
+// fulfilled; also where it has no such wish, or the replica is offline.
+func (m *Manager) Settled(tp cluster.TopicPartition) bool {
+	_, want, ok := m.cfg.Watch.Image().Partition(tp)
+	if !ok || want.Leader != m.self {
+		return true
+	}
+	r := m.lookup(tp)
+	if r == nil {
+		return false
+	}
+	if r.p == nil {
+		return true
+	}
+	epoch, leads := r.p.Leading()
+	return leads && epoch >= want.LeaderEpoch
+}
+
 // Ready says whether every replica that the image wants led from here is led,
 // and if not, why, in a few sentences.
 func (m *Manager) Ready() (bool, []string) {

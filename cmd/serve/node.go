@@ -309,30 +309,42 @@ func (s settling) Submit(ctx context.Context, req request.Request) (request.Resu
 	if err != nil {
 		return result, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, settleMax)
+	defer cancel()
 	switch req := req.(type) {
 	case request.CreateTopics:
-		if !req.ValidateOnly {
-			s.settle(ctx)
+		created, ok := result.(request.CreateTopicsResult)
+		for _, topic := range created.Topics {
+			if ok && topic.Err == nil && !req.ValidateOnly {
+				s.settle(ctx, topic.Name)
+			}
 		}
 	case request.CreatePartitions:
-		if !req.ValidateOnly {
-			s.settle(ctx)
+		outcomes, ok := result.(request.Outcomes)
+		for i, topic := range req.Topics {
+			if ok && outcomes.Errs[i] == nil && !req.ValidateOnly {
+				s.settle(ctx, topic.Name)
+			}
 		}
 	}
 	return result, nil
 }
 
-func (s settling) settle(ctx context.Context) {
-	want := s.n.meta.Image().Index()
-	ctx, cancel := context.WithTimeout(ctx, settleMax)
-	defer cancel()
+// settle waits until this broker leads its partitions of a topic.
+func (s settling) settle(ctx context.Context, name string) {
+	topic, ok := s.n.meta.Image().Topic(name)
+	if !ok {
+		return // deleted meanwhile
+	}
 	tick := time.NewTicker(200 * time.Microsecond)
 	defer tick.Stop()
-	for s.n.replicas.AppliedIndex() < want {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
+	for p := range topic.Partitions {
+		for !s.n.replicas.Settled(cluster.TopicPartition{Topic: topic.ID, Partition: int32(p)}) {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
 }
