@@ -75,7 +75,12 @@ func (s *Sender) sendRegion(fd int, p *placed) bool {
 		n, err := s.sendfile(fd, int(file), r, n, cold)
 		switch {
 		case err == nil && n == 0:
+			r.Handle.Fail()
 			s.err = ErrShortRegion
+			return false
+		case errors.Is(err, unix.EIO):
+			r.Handle.Fail()
+			s.err = os.NewSyscallError("sendfile", err)
 			return false
 		case err == nil:
 			s.sentRegion += n

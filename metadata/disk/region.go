@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"io"
 	"sync/atomic"
 )
@@ -9,14 +10,16 @@ import (
 // that truncation, deletion or eviction of a file never pulls it away from a
 // response being sent.
 type Handle struct {
-	file File
-	refs atomic.Int64
+	file       File
+	refs       atomic.Int64
+	unreadable atomic.Bool
 	// onClose, if set, is called after the file was closed.
 	onClose func(error)
 }
 
 // NewHandle takes ownership of f and returns a handle with one reference.
-// onClose may be nil; it is called once with the result of closing f.
+// onClose may be nil; it is called once with the result of closing f, and
+// ErrUnreadable where Fail was called.
 func NewHandle(f File, onClose func(error)) *Handle {
 	h := &Handle{file: f, onClose: onClose}
 	h.refs.Store(1)
@@ -40,11 +43,20 @@ func (h *Handle) Acquire() bool {
 	}
 }
 
+// ErrUnreadable tells that a file that was shared could not be read.
+var ErrUnreadable = errors.New("the file could not be read")
+
+// Fail says that bytes of the file that should be there could not be read.
+func (h *Handle) Fail() { h.unreadable.Store(true) }
+
 // Release gives a reference back; the last one closes the file.
 func (h *Handle) Release() {
 	switch n := h.refs.Add(-1); {
 	case n == 0:
 		err := h.file.Close()
+		if h.unreadable.Load() {
+			err = errors.Join(ErrUnreadable, err)
+		}
 		if h.onClose != nil {
 			h.onClose(err)
 		}
@@ -75,6 +87,9 @@ func (r Region) ReadAt(p []byte, off int64) (int, error) {
 		p, short = p[:rest], true
 	}
 	n, err := r.Handle.file.ReadAt(p, r.Position+off)
+	if n < len(p) {
+		r.Handle.Fail()
+	}
 	if err == nil && short {
 		err = io.EOF
 	}

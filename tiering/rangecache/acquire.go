@@ -147,7 +147,13 @@ func (c *Cache) open(e *entry) (disk.Region, error) {
 	c.mu.Lock()
 	resident := e.filledAt > 0 && c.filledBytes-e.filledAt < residentBytes
 	c.mu.Unlock()
-	h := disk.NewHandle(f, func(error) { c.unpin(e) })
+	h := disk.NewHandle(f, func(err error) {
+		if errors.Is(err, disk.ErrUnreadable) {
+			c.cfg.Logger.Warn("a cached range could not be read and is fetched again", "file", c.name(e))
+			c.discard(e)
+		}
+		c.unpin(e)
+	})
 	return disk.Region{Handle: h, Bytes: e.key.Bytes, Resident: resident}, nil
 }
 

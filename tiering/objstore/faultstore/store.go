@@ -40,6 +40,8 @@ type Rule struct {
 	Hang bool
 	// CutBody breaks a body of Get off after so many bytes, where above 0.
 	CutBody int64
+	// Flip inverts the first byte of a body of Get.
+	Flip bool
 }
 
 // rule is a Rule with its count.
@@ -99,6 +101,17 @@ func (s *Store) Calls(v objstore.Verb) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[v]
+}
+
+// AllCalls is how often any verb was called.
+func (s *Store) AllCalls() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, calls := range s.calls {
+		n += calls
+	}
+	return n
 }
 
 // decide counts a call and returns the first rule that applies.
@@ -211,10 +224,29 @@ func (s *Store) Get(ctx context.Context, key string, off, n int64) (io.ReadClose
 		}
 		return nil, err
 	}
-	if r != nil && r.CutBody > 0 {
+	switch {
+	case r == nil:
+	case r.CutBody > 0:
 		return &cutBody{ReadCloser: body, s: s, key: key, left: r.CutBody}, nil
+	case r.Flip:
+		return &flippedBody{ReadCloser: body}, nil
 	}
 	return body, nil
+}
+
+// flippedBody begins with a wrong byte.
+type flippedBody struct {
+	io.ReadCloser
+	begun bool
+}
+
+func (f *flippedBody) Read(p []byte) (int, error) {
+	n, err := f.ReadCloser.Read(p)
+	if n > 0 && !f.begun {
+		f.begun = true
+		p[0] = ^p[0]
+	}
+	return n, err
 }
 
 // cutBody breaks off.

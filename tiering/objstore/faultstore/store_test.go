@@ -98,6 +98,19 @@ func TestCutBody(t *testing.T) {
 	require.True(t, objstore.IsRetriable(err))
 }
 
+func TestFlip(t *testing.T) {
+	s := faultstore.New(mem.New(), 1)
+	require.NoError(t, put(s, "k"))
+	s.Add(faultstore.Rule{Verb: objstore.VerbGet, Count: 1, Flip: true})
+	b, err := objstore.ReadAll(t.Context(), s, "k", 100)
+	require.NoError(t, err)
+	require.Equal(t, "\xcf123456789", string(b))
+	b, err = objstore.ReadAll(t.Context(), s, "k", 100)
+	require.NoError(t, err)
+	require.Equal(t, "0123456789", string(b))
+	require.Equal(t, 3, s.AllCalls())
+}
+
 func TestDelayAndHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := faultstore.New(mem.New(), 1)
