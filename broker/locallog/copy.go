@@ -19,7 +19,8 @@ func (e *SourceError) Unwrap() error { return e.Err }
 // BeginCopy makes dst an empty log that can take what this one holds locally,
 // with the epochs and the producer state of that offset.
 func (l *Log) BeginCopy(dst *Log) error {
-	base := l.segments.Load().first().Base()
+	s := l.segments.Load()
+	base := s.row[s.at(l.StartOffset())].Base() // what lies before is only not removed yet
 	producers, err := l.producersAt(base, nil)
 	if err != nil {
 		return &SourceError{err}
@@ -41,13 +42,17 @@ func (l *Log) CopyOn(dst *Log, maxBytes int) (int64, error) {
 		return 0, ErrOvertaken
 	}
 	row := l.segments.Load()
-	seg := row.row[row.at(from)]
-	if seg.Base() == from {
+	at := max(from, l.StartOffset())
+	seg := row.row[row.at(at)]
+	switch {
+	case seg.Base() > from: // all up to there was deleted
+		return 0, ErrOvertaken
+	case seg.Base() == from:
 		if _, err := dst.Roll(); err != nil {
 			return 0, err
 		}
 	}
-	slice, err := l.Read(max(from, l.StartOffset()), min(seg.Next(), l.EndOffset()), maxBytes, true)
+	slice, err := l.Read(at, min(seg.Next(), l.EndOffset()), maxBytes, true)
 	if errors.Is(err, ErrNotLocal) || errors.Is(err, ErrOffsetOutOfRange) {
 		return 0, ErrOvertaken
 	}

@@ -62,7 +62,7 @@ func TestDiskFullWithTheStoreDown(t *testing.T) {
 	}
 	require.Positive(t, b.Metric("strandline_disk_free_bytes", `dir="`+fs+`/logs"`))
 	require.Less(t, b.Metric("strandline_disk_free_bytes", `dir="`+fs+`/logs"`), float64(reserve+reserve/2))
-	b.readBack("tiered", 0, 0)
+	b.readBack("tiered", 0, b.localStart("tiered"))
 	b.readBack("plain", 0, 0)
 
 	filler := kit.FillUp(t, fs)
@@ -83,7 +83,7 @@ func TestDiskFullWithTheStoreDown(t *testing.T) {
 	b.deleteRecords("plain", int64(len(first)*3/4))
 	b.resumes("tiered", 20*time.Second, 1000)
 	b.fill("tiered", record)
-	b.readBack("tiered", 0, 0)
+	b.readBack("tiered", 0, b.localStart("tiered"))
 
 	minio.Start()
 	b.resumes("tiered", 60*time.Second, 1000)

@@ -3,6 +3,7 @@ package disks
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -166,6 +167,18 @@ func (b *broker) readBack(topic string, partition int32, from int64) {
 		})
 	}
 	require.Empty(b.t, want, "everything that was acknowledged is there")
+}
+
+// localStart is the first offset that needs no object store.
+func (b *broker) localStart(topic string) int64 {
+	b.t.Helper()
+	_, page := b.Get("/tier/status?topic=" + topic)
+	var status struct {
+		Partitions []struct{ LocalStartOffset int64 }
+	}
+	require.NoError(b.t, json.Unmarshal([]byte(page), &status))
+	require.Len(b.t, status.Partitions, 1)
+	return status.Partitions[0].LocalStartOffset
 }
 
 func (b *broker) deleteRecords(topic string, to int64) {
