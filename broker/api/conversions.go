@@ -23,7 +23,7 @@ func NewConversions(reg prometheus.Registerer) *Conversions {
 	records := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "strandline_converted_records_total",
 		Help: "Records that were converted: up, produced in message format v0 or v1; down, fetched in one of them; codec, compressed anew for compression.type.",
-	}, []string{"to"})
+	}, []string{"kind"})
 	for kind, label := range []string{"up", "down", "codec"} {
 		c.records[kind] = records.WithLabelValues(label)
 	}
