@@ -111,10 +111,13 @@ func (b *badObjects) all() []BadObject {
 }
 
 // judge remembers an object whose bytes were wrong to the end, or that is not
-// there. It gives err back.
+// there. It gives err back, with the object's key.
 func (l *Log) judge(tp cluster.TopicPartition, seg catalog.Segment, err error) error {
-	bad := errors.Is(err, segmentobject.ErrCorrupt) || errors.Is(err, ErrMissingObject) || errors.Is(err, objstore.ErrRange) ||
-		errors.Is(err, io.ErrUnexpectedEOF) && !objstore.IsRetriable(err)
+	short := errors.Is(err, io.ErrUnexpectedEOF) && !objstore.IsRetriable(err)
+	if short && !errors.Is(err, segmentobject.ErrCorrupt) {
+		err = fmt.Errorf("object %q is shorter than the catalog says: %w", seg.Key, err)
+	}
+	bad := short || errors.Is(err, segmentobject.ErrCorrupt) || errors.Is(err, ErrMissingObject) || errors.Is(err, objstore.ErrRange)
 	if !bad || l.bad.get(seg.ID) != nil {
 		return err
 	}
