@@ -41,9 +41,3 @@ func NodeClients(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(installed(t, "node-clients", ""), "node_modules")
 }
-
-// Prometheus is the path of one of Prometheus's programs.
-func Prometheus(t testing.TB, name string) string {
-	t.Helper()
-	return filepath.Join(installed(t, "prometheus", ""), "usr", "bin", name)
-}
