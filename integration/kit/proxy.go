@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -30,6 +31,7 @@ type Proxy struct {
 // Fault is what happens to one request.
 type Fault struct {
 	Status   int           // answer this status at once; 0: pass on
+	Code     string        // of that answer; SlowDown where it is empty
 	Delay    time.Duration // before anything else
 	CutAfter int64         // cut the answer's body after so many bytes; 0: whole
 	Drop     bool          // close the connection without an answer
@@ -115,7 +117,7 @@ func (p *Proxy) serve(next http.Handler, w http.ResponseWriter, r *http.Request)
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/xml")
 		w.WriteHeader(f.Status)
-		fmt.Fprint(w, "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>")
+		fmt.Fprintf(w, "<Error><Code>%s</Code><Message>Not now.</Message></Error>", cmp.Or(f.Code, "SlowDown"))
 	case f.LoseAnswer:
 		next.ServeHTTP(&lostWriter{header: http.Header{}}, r)
 		panic(http.ErrAbortHandler)

@@ -40,6 +40,7 @@ func TestFaultyStore(t *testing.T) {
 		"LookupsCostFewRequests":           cheapLookups,
 		"GlitchesOfReadsPass":              glitches,
 		"DeletedBeforeItWasUploaded":       deletedBeforeUpload,
+		"RefusedForAWhile":                 refusedForAWhile,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

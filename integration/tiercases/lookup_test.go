@@ -133,8 +133,8 @@ func cheapLookups(f *faults) {
 	}
 }
 
-// TI-29: an object that is damaged on its way, cut short, or not found, once, is
-// asked for again; nothing of that is kept.
+// TI-29: an object that is damaged on its way or cut short, or a read that is
+// refused, once, is asked for again; nothing of that is kept.
 func glitches(f *faults) {
 	const size, n = 1000, 100
 	f.create("glitch", 1, small(11_200))
@@ -203,5 +203,32 @@ func deletedBeforeUpload(f *faults) {
 	f.again(false)
 	f.write("ahead", 0, 160, 30, size, time.Time{})
 	f.check("ahead", 0, 160, 190, size)
+	f.agree()
+}
+
+// A store that refuses our credentials, our clock or the bucket for a while is
+// asked again until it does not; nothing local goes before.
+func refusedForAWhile(f *faults) {
+	const size = 1000
+	f.create("refused", 1, small(11_200))
+	n := int64(0)
+	for _, bad := range []kit.Fault{
+		{Status: http.StatusForbidden, Code: "AccessDenied"}, {Status: http.StatusBadRequest, Code: "ExpiredToken"},
+		{Status: http.StatusForbidden, Code: "RequestTimeTooSkewed"}, {Status: http.StatusForbidden, Code: "InvalidAccessKeyId"},
+		{Status: http.StatusNotFound, Code: "NoSuchBucket"}, {Status: http.StatusInternalServerError, Code: "InternalError"},
+	} {
+		f.proxy.Set(func(*http.Request) kit.Fault { return bad })
+		f.write("refused", 0, n, 40, size, time.Time{})
+		n += 40
+		kit.Eventually(f.t, 20*time.Second, "the refusal is seen: "+bad.Code, func() bool { return !f.status().Store.OK })
+		p := f.partition("refused", 0)
+		require.LessOrEqual(f.t, p.LocalStartOffset, p.RemoteEndOffset, bad.Code)
+		f.check("refused", 0, p.LocalStartOffset, n, size)
+		f.proxy.Set(nil)
+		kit.Eventually(f.t, 40*time.Second, "uploads go on after "+bad.Code, func() bool {
+			return f.status().Store.OK && f.partition("refused", 0).RemoteEndOffset >= n-15
+		})
+	}
+	f.check("refused", 0, 0, n, size)
 	f.agree()
 }
