@@ -26,8 +26,12 @@ type Config struct {
 	// Broker holds the node's id, static topic defaults, intervals and limits.
 	Broker config.Broker
 	Watch  Watch
-	Remote partition.RemoteLog      // nil: no tier
-	Keeper partition.LogStartKeeper // nil: no tier
+	// ImageComplete says that the image at Start has all that was ever decided: so
+	// it is where this node is the only voter. A directory that knows of something
+	// later shows that metadata was lost (M6).
+	ImageComplete bool
+	Remote        partition.RemoteLog      // nil: no tier
+	Keeper        partition.LogStartKeeper // nil: no tier
 	// Handles keeps descriptors of sealed segments, for all logs. Nil: one of
 	// 1024.
 	Handles *disk.HandleCache
@@ -253,8 +257,8 @@ func (m *Manager) Settled(tp cluster.TopicPartition) bool {
 	return leads && epoch >= want.LeaderEpoch
 }
 
-// Ready says whether every replica that the image wants led from here is led,
-// and if not, why, in a few sentences.
+// Ready says whether every replica that the image wants led from here, and whose
+// log directory works, is led, and if not, why, in a few sentences.
 func (m *Manager) Ready() (bool, []string) {
 	img := m.cfg.Watch.Image()
 	if m.AppliedIndex() < img.Index() && m.AppliedIndex() == 0 {
@@ -266,6 +270,9 @@ func (m *Manager) Ready() (bool, []string) {
 		_, want, ok := img.Partition(tp)
 		if !ok || want.Leader != m.self && !(want.Leader == cluster.NoBroker && len(want.Replicas) == 1) {
 			continue // of another broker; without a leader, one with a single replica waits for this one
+		}
+		if r.dir.offlineErr() != nil {
+			continue // the other directories do not wait for it
 		}
 		if r.p == nil {
 			reasons = append(reasons, fmt.Sprintf("replicas: %s is offline: %v", r.key, r.err))

@@ -28,7 +28,7 @@ func sizes() (total, reserve int64) {
 func TestDiskFullWithTheStoreDown(t *testing.T) {
 	total, reserve := sizes()
 	minio := kit.StartMinIO(t, "full")
-	fs := kit.FileSystem(t, total)
+	fs := kit.NewDisk(t, total).Path
 	b := start(t, t.TempDir(), on(fs, map[string]string{
 		"disk.reserved.bytes": fmt.Sprint(reserve),
 		"remote.store.url":    "s3://full/", "remote.store.endpoint": "http://" + minio.Addr, "remote.store.path.style": "true",
@@ -112,7 +112,7 @@ func TestDiskFullWithTheStoreDown(t *testing.T) {
 // Nothing is torn or goes offline for good, a killed server starts on the full
 // disk, and writes resume once there is room.
 func TestDiskFullWithoutAReserve(t *testing.T) {
-	fs := kit.FileSystem(t, 96*mib)
+	fs := kit.NewDisk(t, 96*mib).Path
 	b := start(t, t.TempDir(), on(fs, map[string]string{"disk.reserved.bytes": "0", "remote.store.url": "file://" + t.TempDir(), "log.remote.storage.enable": "false"}))
 	b.create("t", 1, map[string]string{"segment.bytes": fmt.Sprint(2 * mib)})
 	b.create("flushed", 1, map[string]string{"segment.bytes": fmt.Sprint(2 * mib), "flush.messages": "1"})

@@ -7,29 +7,76 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"unsafe"
 )
 
-// FileSystem returns the root of a file system of its own with that size: ext4
-// in a file, else tmpfs. Where neither can be mounted, as without root, it skips
-// like for a missing tool.
-func FileSystem(t testing.TB, bytes int64) string {
+// Disk is a file system of its own.
+type Disk struct {
+	Path string // its root
+
+	t     testing.TB
+	image string // of ext4; "" for tmpfs
+}
+
+// NewDisk makes a file system with that size: ext4 in a file, else tmpfs. Where
+// neither can be mounted, as without root, it skips like for a missing tool.
+func NewDisk(t testing.TB, bytes int64) *Disk {
 	t.Helper()
 	root := t.TempDir()
-	at := filepath.Join(root, "mounted")
-	if err := os.Mkdir(at, 0o755); err != nil {
+	d := &Disk{Path: filepath.Join(root, "mounted"), t: t, image: filepath.Join(root, "image")}
+	if err := os.Mkdir(d.Path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if !mountLoop(filepath.Join(root, "image"), at, bytes) &&
-		syscall.Mount("none", at, "tmpfs", 0, "size="+strconv.FormatInt(bytes, 10)) != nil {
-		Missing(t, "the right to mount a file system")
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(at, 0); err != nil {
-			_ = syscall.Unmount(at, syscall.MNT_DETACH)
-			t.Errorf("unmount %s: %v", at, err)
+	if !mountLoop(d.image, d.Path, bytes) {
+		d.image = ""
+		if syscall.Mount("none", d.Path, "tmpfs", 0, "size="+strconv.FormatInt(bytes, 10)) != nil {
+			Missing(t, "the right to mount a file system")
 		}
-	})
-	return at
+	}
+	t.Cleanup(d.unmount)
+	return d
+}
+
+func (d *Disk) unmount() {
+	if err := syscall.Unmount(d.Path, 0); err != nil {
+		_ = syscall.Unmount(d.Path, syscall.MNT_DETACH)
+		d.t.Errorf("unmount %s: %v", d.Path, err)
+	}
+}
+
+// Break makes every read, write and sync of the disk fail with EIO, until
+// Repair. It skips where the file system cannot do that.
+func (d *Disk) Break() {
+	d.t.Helper()
+	if d.image == "" {
+		Missing(d.t, "an ext4 file system, which can be shut down under the server,")
+	}
+	f, err := os.Open(d.Path)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer f.Close()
+	const shutDown, withoutLog = 0x8004587d, 2 // EXT4_IOC_SHUTDOWN
+	flags := uint32(withoutLog)
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), shutDown, uintptr(unsafe.Pointer(&flags))); errno != 0 {
+		d.t.Fatalf("shut down %s: %v", d.Path, errno)
+	}
+}
+
+// Repair mounts a broken disk again, once nobody has a file open there.
+func (d *Disk) Repair() {
+	d.t.Helper()
+	d.unmount()
+	if out, err := exec.Command(sbin("mount"), "-o", "loop", d.image, d.Path).CombinedOutput(); err != nil {
+		d.t.Fatalf("mount: %v\n%s", err, out)
+	}
+}
+
+func sbin(name string) string {
+	if p, err := exec.LookPath(name); err == nil {
+		return p
+	}
+	return filepath.Join("/usr/sbin", name)
 }
 
 func mountLoop(image, at string, bytes int64) bool {
@@ -46,11 +93,7 @@ func mountLoop(image, at string, bytes int64) bool {
 		{"mkfs.ext4", "-q", "-F", "-m", "0", image},
 		{"mount", "-o", "loop", image, at},
 	} {
-		path, err := exec.LookPath(args[0])
-		if err != nil {
-			path = filepath.Join("/usr/sbin", args[0])
-		}
-		if exec.Command(path, args[1:]...).Run() != nil {
+		if exec.Command(sbin(args[0]), args[1:]...).Run() != nil {
 			return false
 		}
 	}
