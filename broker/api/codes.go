@@ -54,7 +54,9 @@ const (
 	codeStaleBrokerEpoch           int16 = 77
 	codeOffsetNotAvailable         int16 = 78
 	codeInvalidRecord              int16 = 87
+	codeInvalidUpdateVersion       int16 = 95
 	codeUnknownTopicID             int16 = 100
+	codeBrokerIDNotRegistered      int16 = 102
 	codeInconsistentTopicID        int16 = 103
 	codeFetchSessionTopicID        int16 = 106
 	codeMismatchedEndpointType     int16 = 114
@@ -106,6 +108,8 @@ var codes = []struct {
 	{request.ErrPolicyViolation, codePolicyViolation},
 	{request.ErrInvalidRequest, codeInvalidRequest},
 	{request.ErrFencedLeaderEpoch, codeFencedLeaderEpoch},
+	{request.ErrInvalidFeatureUpdate, codeInvalidUpdateVersion},
+	{request.ErrUnknownBroker, codeBrokerIDNotRegistered},
 	{request.ErrStaleBrokerEpoch, codeStaleBrokerEpoch},
 	{request.ErrOffsetOutOfRange, codeOffsetOutOfRange},
 	{config.ErrInvalid, codeInvalidConfig},

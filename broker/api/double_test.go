@@ -12,6 +12,7 @@ import (
 
 	"strandline/broker/api"
 	"strandline/broker/partition"
+	"strandline/broker/producerstate"
 	"strandline/broker/recordbatch"
 	"strandline/metadata/cluster"
 	"strandline/metadata/disk"
@@ -74,6 +75,8 @@ func (d *double) RemoveWaiter(w *partition.Waiter) {
 	defer d.mu.Unlock()
 	delete(d.waiters, w)
 }
+
+func (d *double) Producers() ([]producerstate.Entry, error) { return nil, d.failure }
 
 func (d *double) Append(req partition.AppendRequest) (partition.AppendResult, api.Commit, error) {
 	return d.commit(req)

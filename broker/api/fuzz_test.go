@@ -17,6 +17,7 @@ import (
 	"strandline/metadata/config"
 	"strandline/metadata/image"
 	"strandline/metadata/request"
+	"strandline/metadata/watch"
 )
 
 // nobody is a cluster without topics whose controller refuses everything.
@@ -30,6 +31,8 @@ func (nobody) Get(cluster.TopicPartition) (api.Partition, error) {
 func (nobody) Submit(context.Context, request.Request) (request.Result, error) {
 	return nil, request.ErrNotController
 }
+
+func (nobody) Quorum() (watch.Quorum, error) { return watch.Quorum{Leader: cluster.NoBroker}, nil }
 
 // FuzzServe: whatever a body holds, the handler answers with whole frames, says
 // nothing, or closes the connection.

@@ -132,6 +132,8 @@ func (h *Handler) Serve(ctx context.Context, c *Conn, q *wire.Request, out *wire
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrOffsetForLeaderEpochRequest(), h.offsetForLeaderEpoch)
 	case wire.KeyDescribeConfigs:
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrDescribeConfigsRequest(), h.describeConfigs)
+	case wire.KeyAlterConfigs:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrAlterConfigsRequest(), h.alterConfigs)
 	case wire.KeyAlterReplicaLogDirs:
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrAlterReplicaLogDirsRequest(), h.alterReplicaLogDirs)
 	case wire.KeyDescribeLogDirs:
@@ -140,6 +142,16 @@ func (h *Handler) Serve(ctx context.Context, c *Conn, q *wire.Request, out *wire
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrCreatePartitionsRequest(), h.createPartitions)
 	case wire.KeyIncrementalAlterConfigs:
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrIncrementalAlterConfigsRequest(), h.incrementalAlterConfigs)
+	case wire.KeyDescribeQuorum:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrDescribeQuorumRequest(), h.describeQuorum)
+	case wire.KeyUpdateFeatures:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrUpdateFeaturesRequest(), h.updateFeatures)
+	case wire.KeyDescribeProducers:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrDescribeProducersRequest(), h.describeProducers)
+	case wire.KeyUnregisterBroker:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrUnregisterBrokerRequest(), h.unregisterBroker)
+	case wire.KeyListConfigResources:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrListConfigResourcesRequest(), h.listConfigResources)
 	case wire.KeyDescribeCluster:
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrDescribeClusterRequest(), func(_ context.Context, req *kmsg.DescribeClusterRequest) *kmsg.DescribeClusterResponse {
 			return h.describeCluster(c, req)

@@ -28,6 +28,7 @@ import (
 	"strandline/metadata/disk"
 	"strandline/metadata/image"
 	"strandline/metadata/request"
+	"strandline/metadata/watch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -55,7 +56,10 @@ type kit struct {
 	real     []*partition.Partition
 	created  chan string // receives the names of created topics, where there is room
 	refuse   error       // answers every request to the controller
-	closed   []func()    // to be called once the server is closed
+	features request.UpdateFeatures
+	// refuseFeatures answers UpdateFeatures.
+	refuseFeatures error
+	closed         []func() // to be called once the server is closed
 	// double replaces the partitions of new topics, where set.
 	double func(tp cluster.TopicPartition) api.Partition
 }
@@ -143,12 +147,27 @@ func (k *kit) Submit(_ context.Context, req request.Request) (request.Result, er
 		return k.each(len(req.Topics), func(i int) error { return k.grow(req.Topics[i], req.ValidateOnly) }), nil
 	case request.AlterConfigs:
 		return k.each(len(req.Resources), func(i int) error { return k.alter(req.Resources[i], req.ValidateOnly) }), nil
+	case request.UnregisterBroker:
+		if req.Broker != 7 {
+			return nil, request.Refuse(request.ErrUnknownBroker, "Broker ID %d is not currently registered", req.Broker)
+		}
+		return nil, nil
+	case request.UpdateFeatures:
+		k.features = req
+		return nil, k.refuseFeatures
 	case request.AllocateProducerIDs:
 		first := k.img.NextProducerID()
 		k.apply(command.ProducerIDsAllocated{Next: first + 3})
 		return request.ProducerIDBlock{First: first, Count: 3}, nil
 	}
 	return nil, fmt.Errorf("unexpected %T", req)
+}
+
+func (k *kit) Quorum() (watch.Quorum, error) {
+	return watch.Quorum{Leader: self, Epoch: 3, Committed: 41, Replicas: []watch.QuorumReplica{
+		{Node: self, Directory: cluster.DirectoryID{9}, Voter: true, LogEnd: 43, FetchedMs: 5, CaughtUpMs: 5},
+		{Node: 4, LogEnd: -1, FetchedMs: -1, CaughtUpMs: -1},
+	}}, nil
 }
 
 func (k *kit) each(n int, fn func(int) error) request.Outcomes {
@@ -285,6 +304,11 @@ func (k *kit) alter(a request.AlterConfig, validateOnly bool) error {
 		c.Topic = t.ID
 	} else if a.Name != "" {
 		c.Broker = self
+	}
+	if t, ok := k.img.Topic(a.Name); ok && a.Replace {
+		for key := range t.Configs {
+			c.Changes = append(c.Changes, command.ConfigChange{Key: key, Delete: true})
+		}
 	}
 	for _, op := range a.Ops {
 		c.Changes = append(c.Changes, command.ConfigChange{Key: op.Key, Value: op.Value, Delete: op.Op == request.ConfigDelete})

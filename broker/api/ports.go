@@ -5,9 +5,11 @@ import (
 	"errors"
 
 	"strandline/broker/partition"
+	"strandline/broker/producerstate"
 	"strandline/metadata/cluster"
 	"strandline/metadata/image"
 	"strandline/metadata/request"
+	"strandline/metadata/watch"
 )
 
 // Replicas finds the replicas hosted by this broker. Get is called for
@@ -67,6 +69,7 @@ type Partition interface {
 	OffsetsBefore(timestamp int64, max int, replica cluster.BrokerID) ([]cluster.Offset, error)
 	ListOffset(ctx context.Context, req partition.ListOffsetRequest) (partition.ListOffsetResult, error)
 	DeleteRecords(ctx context.Context, offset cluster.Offset) (cluster.Offset, error)
+	Producers() ([]producerstate.Entry, error)
 	EpochEnd(current, epoch cluster.LeaderEpoch) (cluster.LeaderEpoch, cluster.Offset, error)
 }
 
@@ -88,4 +91,6 @@ type Cluster interface {
 	Image() *image.Image
 	// Submit asks the controller for a change and waits for its outcome.
 	Submit(ctx context.Context, req request.Request) (request.Result, error)
+	// Quorum describes the metadata quorum.
+	Quorum() (watch.Quorum, error)
 }

@@ -83,9 +83,15 @@ func (p *Partition) AbortedTxns(from, to cluster.Offset) ([]producerstate.Aborte
 	return p.log.AbortedTxns(from, to)
 }
 
-// Producers describes the producers that the partition remembers.
-func (p *Partition) Producers() []producerstate.Entry {
+// Producers describes the producers that the leader remembers, by id.
+func (p *Partition) Producers() ([]producerstate.Entry, error) {
+	if _, err := p.leader(cluster.NoLeaderEpoch); err != nil {
+		return nil, err
+	}
 	p.writeMu.Lock()
 	defer p.writeMu.Unlock()
-	return p.log.Producers().Entries()
+	if err := p.online(); err != nil {
+		return nil, err
+	}
+	return p.log.Producers().Entries(), nil
 }

@@ -13,11 +13,17 @@ const (
 	KeyInitProducerID          int16 = 22
 	KeyOffsetForLeaderEpoch    int16 = 23
 	KeyDescribeConfigs         int16 = 32
+	KeyAlterConfigs            int16 = 33
 	KeyAlterReplicaLogDirs     int16 = 34
 	KeyDescribeLogDirs         int16 = 35
 	KeyCreatePartitions        int16 = 37
 	KeyIncrementalAlterConfigs int16 = 44
+	KeyDescribeQuorum          int16 = 55
+	KeyUpdateFeatures          int16 = 57
 	KeyDescribeCluster         int16 = 60
+	KeyDescribeProducers       int16 = 61
+	KeyUnregisterBroker        int16 = 64
+	KeyListConfigResources     int16 = 74
 	KeyDescribeTopicPartitions int16 = 75
 )
 
@@ -103,6 +109,10 @@ var table = [...]API{
 		fields: shape("[ i8 str ( str ) ] i8 i8@3-"),
 	},
 	{
+		Key: KeyAlterConfigs, Name: "AlterConfigs", Min: 0, Max: 2, AdvertisedMin: 0, Flexible: 2,
+		fields: shape("[ i8 str [ str str? ] ] i8"),
+	},
+	{
 		Key: KeyAlterReplicaLogDirs, Name: "AlterReplicaLogDirs", Min: 1, Max: 2, AdvertisedMin: 1, Flexible: 2,
 		fields: shape("[ str [ str ( i32 ) ] ]"),
 	},
@@ -119,8 +129,28 @@ var table = [...]API{
 		fields: shape("[ i8 str [ str i8 str? ] ] i8"),
 	},
 	{
+		Key: KeyDescribeQuorum, Name: "DescribeQuorum", Min: 0, Max: 2, AdvertisedMin: 0, Flexible: 0,
+		fields: shape("[ str [ i32 ] ]"),
+	},
+	{
+		Key: KeyUpdateFeatures, Name: "UpdateFeatures", Min: 0, Max: 2, AdvertisedMin: 0, Flexible: 0,
+		fields: shape("i32 [ str i16 i8 ] i8@1-"),
+	},
+	{
 		Key: KeyDescribeCluster, Name: "DescribeCluster", Min: 0, Max: 2, AdvertisedMin: 0, Flexible: 0,
 		fields: shape("i8 i8@1- i8@2-"),
+	},
+	{
+		Key: KeyDescribeProducers, Name: "DescribeProducers", Min: 0, Max: 0, AdvertisedMin: 0, Flexible: 0,
+		fields: shape("[ str ( i32 ) ]"),
+	},
+	{
+		Key: KeyUnregisterBroker, Name: "UnregisterBroker", Min: 0, Max: 0, AdvertisedMin: 0, Flexible: 0,
+		fields: shape("i32"),
+	},
+	{
+		Key: KeyListConfigResources, Name: "ListConfigResources", Min: 0, Max: 1, AdvertisedMin: 0, Flexible: 0,
+		fields: shape("( i8 )@1-"),
 	},
 	{
 		Key: KeyDescribeTopicPartitions, Name: "DescribeTopicPartitions", Min: 0, Max: 0, AdvertisedMin: 0, Flexible: 0,

@@ -298,6 +298,8 @@ type settling struct{ n *Node }
 
 func (s settling) Image() *image.Image { return s.n.meta.Image() }
 
+func (s settling) Quorum() (watch.Quorum, error) { return s.n.meta.Quorum() }
+
 func (s settling) Submit(ctx context.Context, req request.Request) (request.Result, error) {
 	switch req.(type) {
 	case request.CreateTopics, request.CreatePartitions:

@@ -49,7 +49,7 @@ var table = map[string][]string{
 	"broker/lifecycle":     {"metadata/watch", "metadata/image", "metadata/request", "broker/peer"},
 	"broker/wire":          {"metadata/disk"},
 	"broker/security":      {"metadata/image"},
-	"broker/api":           {"metadata/disk", "metadata/image", "metadata/request", "broker/wire", "broker/recordbatch", "broker/security", "broker/partition", "broker/producerstate", "broker/fetchsession"},
+	"broker/api":           {"metadata/disk", "metadata/image", "metadata/request", "broker/wire", "broker/recordbatch", "broker/security", "broker/partition", "broker/producerstate", "broker/fetchsession", "metadata/watch"},
 	"broker/server":        {"metadata/disk", "broker/wire", "broker/api", "broker/security"},
 	"broker/admin":         {},
 

@@ -130,6 +130,8 @@ func appendPayload(b []byte, rec Record) []byte {
 		b = varint.Bool(b, v.Fenced)
 		b = varint.Bool(b, v.ShuttingDown)
 		return AppendDirs(b, v.OfflineDirs)
+	case BrokerUnregistered:
+		return varint.Int(varint.Int(b, int64(v.ID)), int64(v.Epoch))
 	case TopicCreated:
 		b = append(b, v.ID[:]...)
 		b = varint.String(b, v.Name)
@@ -177,6 +179,9 @@ var readers = map[Kind]func(*varint.Reader) Record{
 			ID: readBroker(r), Epoch: cluster.BrokerEpoch(r.Int()), Fenced: r.Bool(), ShuttingDown: r.Bool(),
 			OfflineDirs: ReadDirs(r),
 		}
+	},
+	KindBrokerUnregistered: func(r *varint.Reader) Record {
+		return BrokerUnregistered{ID: readBroker(r), Epoch: cluster.BrokerEpoch(r.Int())}
 	},
 	KindTopicCreated: func(r *varint.Reader) Record {
 		return TopicCreated{

@@ -46,6 +46,7 @@ const (
 	KindProducerIDsAllocated  Kind = 11
 	KindDeletedTopicForgotten Kind = 12
 	KindDirsAssigned          Kind = 13
+	KindBrokerUnregistered    Kind = 14
 	KindSegmentStarted        Kind = 20
 	KindSegmentPublished      Kind = 21
 	KindSegmentAbandoned      Kind = 22
@@ -88,6 +89,12 @@ type BrokerState struct {
 	Fenced       bool
 	ShuttingDown bool
 	OfflineDirs  []cluster.DirectoryID
+}
+
+// BrokerUnregistered forgets a broker. It holds for that broker epoch only.
+type BrokerUnregistered struct {
+	ID    cluster.BrokerID
+	Epoch cluster.BrokerEpoch
 }
 
 // TopicCreated creates a topic. It is visible once Partitions partitions were
@@ -190,6 +197,7 @@ func (ClusterCreated) kind() Kind        { return KindClusterCreated }
 func (FeatureSet) kind() Kind            { return KindFeatureSet }
 func (BrokerRegistered) kind() Kind      { return KindBrokerRegistered }
 func (BrokerState) kind() Kind           { return KindBrokerState }
+func (BrokerUnregistered) kind() Kind    { return KindBrokerUnregistered }
 func (TopicCreated) kind() Kind          { return KindTopicCreated }
 func (PartitionsAdded) kind() Kind       { return KindPartitionsAdded }
 func (PartitionsChanged) kind() Kind     { return KindPartitionsChanged }

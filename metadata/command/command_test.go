@@ -34,7 +34,8 @@ var samples = map[string]Record{
 		Listeners: []request.Listener{{Name: "PLAINTEXT", Host: "h", Port: 9092, Security: "PLAINTEXT"}},
 		Features:  map[string]request.FeatureRange{"a": {Min: 1, Max: 2}, "b": {}}, Unclean: true,
 	},
-	"broker_state": BrokerState{ID: 3, Epoch: 77, Fenced: true, ShuttingDown: true, OfflineDirs: []cluster.DirectoryID{{1}}},
+	"broker_state":        BrokerState{ID: 3, Epoch: 77, Fenced: true, ShuttingDown: true, OfflineDirs: []cluster.DirectoryID{{1}}},
+	"broker_unregistered": BrokerUnregistered{ID: 3, Epoch: 77},
 	"topic_created": TopicCreated{
 		ID: topic, Name: "t", Partitions: 2, Configs: map[string]string{"retention.ms": "5", "cleanup.policy": "delete"},
 		TieredByDefault: true, Internal: true, CreatedMs: 1_700_000_000_000,

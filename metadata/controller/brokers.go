@@ -26,14 +26,15 @@ func (c *Controller) registerBroker(r request.RegisterBroker) Output {
 	}
 	if !known || old.Incarnation != r.Incarnation {
 		clean := known && r.PreviousEpoch >= 0 && r.PreviousEpoch == old.Epoch
+		unclean := !clean && (known || c.hosts(r.Broker))
 		delete(c.sessions, r.Broker)
 		if err := c.propose([]command.Record{command.BrokerRegistered{
 			ID: r.Broker, Incarnation: r.Incarnation, Listeners: slices.Clone(r.Listeners), Rack: r.Rack,
-			LogDirs: slices.Clone(r.LogDirs), Features: maps.Clone(r.Features), Unclean: known && !clean,
+			LogDirs: slices.Clone(r.LogDirs), Features: maps.Clone(r.Features), Unclean: unclean,
 		}}); err != nil {
 			return c.answer(nil, err)
 		}
-		c.log.Info("broker registered", "broker", r.Broker, "incarnation", r.Incarnation.String(), "unclean", known && !clean)
+		c.log.Info("broker registered", "broker", r.Broker, "incarnation", r.Incarnation.String(), "unclean", unclean)
 		c.dirty = true
 		c.reconcile()
 	}

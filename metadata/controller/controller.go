@@ -205,6 +205,10 @@ func (c *Controller) Handle(req request.Request, now time.Time) Output {
 		return c.registerBroker(r)
 	case request.Heartbeat:
 		return c.answer(c.heartbeat(r))
+	case request.UnregisterBroker:
+		return c.answer(nil, c.unregisterBroker(r))
+	case request.UpdateFeatures:
+		return c.answer(nil, c.updateFeatures(r))
 	case request.CreateTopics:
 		return c.answer(c.createTopics(r))
 	case request.DeleteTopics:

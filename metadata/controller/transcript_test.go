@@ -94,6 +94,12 @@ func (w *world) run(t *testing.T, a args) string {
 
 func (w *world) request(a args) request.Request {
 	switch a.d.Cmd {
+	case "unregister":
+		return request.UnregisterBroker{Broker: cluster.BrokerID(a.num("id", 0))}
+	case "feature":
+		return request.UpdateFeatures{ValidateOnly: a.has("validate"), Updates: []request.FeatureUpdate{{
+			Name: a.text("name", ""), Level: cluster.FeatureLevel(a.num("level", 1)), Type: request.FeatureUpdateType(a.num("type", 1)),
+		}}}
 	case "register", "heartbeat", "isr", "producerids":
 		return w.brokerRequest(a)
 	case "create", "delete", "grow", "alter":

@@ -148,6 +148,8 @@ func (b *builder) record(r command.Record) error {
 		b.brokerRegistered(r)
 	case command.BrokerState:
 		return b.brokerState(r)
+	case command.BrokerUnregistered:
+		return b.brokerUnregistered(r)
 	case command.TopicCreated:
 		return b.topicCreated(r)
 	case command.PartitionsAdded:
@@ -222,6 +224,15 @@ func (b *builder) brokerState(r command.BrokerState) error {
 	n.Fenced, n.ShuttingDown, n.OfflineDirs = r.Fenced, r.ShuttingDown, r.OfflineDirs
 	n.Unclean = n.Unclean && n.Fenced // once it is unfenced, its past is dealt with
 	b.setBroker(&n)
+	return nil
+}
+
+func (b *builder) brokerUnregistered(r command.BrokerUnregistered) error {
+	old, ok := b.to.Broker(r.ID)
+	if !ok || old.Epoch != r.Epoch {
+		return refuse("broker %d is not registered with epoch %d", r.ID, r.Epoch)
+	}
+	b.to.brokers, b.brokers = slices.DeleteFunc(slices.Clone(b.to.brokers), func(x *Broker) bool { return x == old }), true
 	return nil
 }
 

@@ -42,7 +42,8 @@ func (c TopicChange) Topic() *Topic {
 
 func (c TopicChange) id() []byte { return c.Topic().ID[:] }
 
-// BrokerChange is a registered (Old nil) or changed broker.
+// BrokerChange is a registered (Old nil), unregistered (New nil) or changed
+// broker.
 type BrokerChange struct{ Old, New *Broker }
 
 // Empty tells whether nothing differs but the index.
@@ -116,6 +117,12 @@ func diffBrokers(from, to []*Broker) []BrokerChange {
 	for _, b := range to {
 		if old[b.ID] != b {
 			changes = append(changes, BrokerChange{Old: old[b.ID], New: b})
+		}
+		delete(old, b.ID)
+	}
+	for _, b := range from {
+		if old[b.ID] != nil {
+			changes = append(changes, BrokerChange{Old: b})
 		}
 	}
 	return changes

@@ -119,6 +119,10 @@ func (i *Image) configEntry(id cluster.BrokerID) Entry {
 func (d *Delta) Entries() (put []Entry, del [][]byte) {
 	put = append(put, d.To.MetaEntry())
 	for _, c := range d.Brokers {
+		if c.New == nil {
+			del = append(del, numberKey(brokerKey, nil, int32(c.Old.ID)))
+			continue
+		}
 		put = append(put, Entry{numberKey(brokerKey, nil, int32(c.New.ID)), appendBroker(c.New)})
 	}
 	for _, id := range d.Configs {

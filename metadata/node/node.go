@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -206,6 +208,39 @@ type nodeCatalog struct {
 
 func (c nodeCatalog) SubscribeCatalog(fn func(tp cluster.TopicPartition)) (cancel func()) {
 	return c.dispatch.subscribeCatalog(fn)
+}
+
+// Quorum describes the metadata quorum as this node knows it.
+func (n *Node) Quorum() (watch.Quorum, error) {
+	s := n.quorum.Status()
+	q := watch.Quorum{Leader: serverNode(s.Leader), Epoch: int64(s.Term), Committed: s.Committed}
+	servers, err := n.quorum.Servers()
+	if err != nil {
+		return q, err
+	}
+	for _, srv := range servers {
+		r := watch.QuorumReplica{Node: serverNode(srv.ID), Voter: srv.Voter, LogEnd: -1}
+		if _, dir, ok := strings.Cut(srv.ID, "-"); ok {
+			if id, err := cluster.ParseUUID(dir); err == nil {
+				r.Directory = cluster.DirectoryID(id)
+			}
+		}
+		if r.Node == n.id {
+			r.LogEnd, r.FetchedMs, r.CaughtUpMs = int64(s.LastIndex)+1, n.cfg.Now().UnixMilli(), n.cfg.Now().UnixMilli()
+		}
+		q.Replicas = append(q.Replicas, r)
+	}
+	return q, nil
+}
+
+// serverNode is the node of a server id.
+func serverNode(id string) cluster.BrokerID {
+	number, _, _ := strings.Cut(id, "-")
+	n, err := strconv.ParseInt(number, 10, 32)
+	if err != nil {
+		return cluster.NoBroker
+	}
+	return cluster.BrokerID(n)
 }
 
 // Status describes the metadata plane for people.

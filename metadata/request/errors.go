@@ -33,6 +33,7 @@ var (
 
 // More outcomes.
 var (
+	ErrInvalidFeatureUpdate  = errors.New("invalid feature update")
 	ErrTopicDeletionDisabled = errors.New("topic deletion is disabled")
 	ErrIneligibleReplica     = errors.New("a replica may not join the ISR")
 	ErrTooManySegments       = errors.New("too many unfinished remote segments")

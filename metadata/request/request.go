@@ -61,6 +61,34 @@ type HeartbeatResult struct {
 	ShouldShutDown bool
 }
 
+// UnregisterBroker forgets a broker that does not run. The answer is nil.
+type UnregisterBroker struct{ Broker cluster.BrokerID }
+
+// UpdateFeatures finalises levels of features, all or none. The answer is nil.
+type UpdateFeatures struct {
+	Updates      []FeatureUpdate
+	ValidateOnly bool
+}
+
+// FeatureUpdate is the new level of one feature; level 0 is how a feature is
+// absent.
+type FeatureUpdate struct {
+	Name  string
+	Level cluster.FeatureLevel
+	Type  FeatureUpdateType
+}
+
+// FeatureUpdateType says in which direction a level may go, with Kafka's
+// numbers.
+type FeatureUpdateType int8
+
+// Types of feature updates.
+const (
+	FeatureUpgrade         FeatureUpdateType = 1
+	FeatureSafeDowngrade   FeatureUpdateType = 2
+	FeatureUnsafeDowngrade FeatureUpdateType = 3
+)
+
 // CreateTopics creates topics, each on its own. The answer is a
 // CreateTopicsResult with one entry a topic, in order.
 type CreateTopics struct {
@@ -288,6 +316,8 @@ type RemoveDeletedTopic struct{ Topic cluster.TopicID }
 
 func (RegisterBroker) isRequest()      {}
 func (Heartbeat) isRequest()           {}
+func (UnregisterBroker) isRequest()    {}
+func (UpdateFeatures) isRequest()      {}
 func (CreateTopics) isRequest()        {}
 func (DeleteTopics) isRequest()        {}
 func (CreatePartitions) isRequest()    {}

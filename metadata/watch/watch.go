@@ -34,6 +34,24 @@ type Watch interface {
 	Submitter
 }
 
+// Quorum describes the metadata quorum. Offsets are one past the last entry.
+type Quorum struct {
+	Leader    cluster.BrokerID // NoBroker: none is known
+	Epoch     int64
+	Committed uint64 // index of the last committed entry
+	Replicas  []QuorumReplica
+}
+
+// QuorumReplica is one member of it. What is not known is -1.
+type QuorumReplica struct {
+	Node       cluster.BrokerID
+	Directory  cluster.DirectoryID
+	Voter      bool
+	LogEnd     int64
+	FetchedMs  int64
+	CaughtUpMs int64
+}
+
 // Submitter is Watch's way to ask for a change, for those that need no more.
 type Submitter interface {
 	Submit(ctx context.Context, req request.Request) (request.Result, error)
