@@ -32,7 +32,7 @@ test: ## format, vet and all tests; what needs a missing tool is skipped with a 
 test-all: tools ## make test with every tool installed and a skip made a failure
 	STRANDLINE_REQUIRE_TOOLS=1 $(GO) run ./integration/testrun $(TESTFLAGS)
 
-tools: ## install what a Debian machine lacks: kcat, python3-kafka, strace, MinIO, Apache Kafka's tools
+tools: ## install what a Debian machine lacks: kcat, clients of Python and Node, strace, MinIO, Apache Kafka's tools, Prometheus
 	./integration/tools.sh
 
 # The full forms of what make test runs short, each a target of its own.

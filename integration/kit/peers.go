@@ -32,18 +32,6 @@ func installed(t testing.TB, name, complete string) string {
 	return dir
 }
 
-// KafkaTool runs one of Apache Kafka's command-line classes, e.g.
-// "org.apache.kafka.tools.TopicCommand".
-func KafkaTool(t testing.TB, stdin, class string, args ...string) (stdout, stderr string, code int) {
-	t.Helper()
-	libs := kafkaLibs(t)
-	java := Tool(t, "java")
-	return run(stdin, java, append([]string{
-		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-Dlog4j2.configurationFile=" + filepath.Join(libs, "log4j2.yaml"), "-cp", libs + "/*", class,
-	}, args...)...)
-}
-
 // Kcat runs kcat.
 func Kcat(t testing.TB, stdin string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
