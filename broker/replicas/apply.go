@@ -202,7 +202,11 @@ func (m *Manager) host(img *image.Image, w wanted) error {
 			return nil
 		}
 		f := folder{dir: w.dir, key: folderKey{w.topic.Name, w.tp.Partition}, meta: partitionMeta{topic: w.tp.Topic, index: img.Index()}}
-		if err := makeFolder(m.fs, f); err != nil {
+		err := w.dir.forgotten()
+		if err == nil {
+			err = makeFolder(m.fs, f)
+		}
+		if err != nil {
 			w.dir.replicas.Add(-1)
 			if !errors.Is(err, errOccupied) {
 				m.dirTrouble(w.dir, err)

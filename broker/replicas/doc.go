@@ -11,8 +11,11 @@
 //
 // # Goroutines
 //
-// One applies image changes, one runs the periodic passes; recovery at start
-// uses a bounded number more, which end with it. Close ends all of them.
+// One applies image changes, one runs retention, one the short periodic duties
+// (free space, checkpoints, files that are due), one tells the controller where
+// replicas lie; one for each replica that moves to another directory, of which
+// few copy at a time; recovery at start uses a bounded number more, which end
+// with it. Close ends all of them.
 //
 // # Files
 //
@@ -20,7 +23,8 @@
 // recovery-point-offset-checkpoint, log-start-offset-checkpoint,
 // replication-offset-checkpoint, one folder per replica
 // (`<topic>-<partition>`), folders being deleted
-// (`<topic>-<partition>.<32 hex digits>-delete`) and strays
+// (`<topic>-<partition>.<32 hex digits>-delete`), copies on their way into the
+// directory (`...-future`) and strays
 // (`<topic>-<partition>.<32 hex digits>-stray`); in each partition's folder
 // partition.metadata. All in Kafka's formats.
 //
@@ -36,6 +40,12 @@
 //   - M4 A log directory that was known and is now empty or missing is refused.
 //   - M5 DeleteRecords of a partition without a tier is answered after
 //     log-start-offset-checkpoint holds the offset durably.
+//   - M7 A replica that moves has, from when its copy takes its name on, that copy
+//     as its only truth: it holds everything, durably, and a higher number of
+//     moves than the former folder, which a stop in between may leave.
+//   - M6 Nothing is opened, and no folder taken for one of a deleted topic, under
+//     metadata that went back in time: the indexes in partition.metadata and in
+//     the clean-shutdown file are at most that of a complete image.
 //
 // # Errors
 //

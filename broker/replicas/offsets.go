@@ -84,6 +84,7 @@ type offsetFile struct {
 	mu      sync.Mutex
 	offsets map[folderKey]cluster.Offset
 	changes uint64 // of offsets
+	dropped uint64 // the last change that removed an entry
 
 	writing sync.Mutex // held over the write, taken before mu
 	written uint64     // changes that are durable; under writing
@@ -156,6 +157,7 @@ func (f *offsetFile) keep(fn func(folderKey) bool) {
 		if !fn(k) {
 			delete(f.offsets, k)
 			f.changes++
+			f.dropped = f.changes
 		}
 	}
 }
@@ -175,6 +177,14 @@ func (f *offsetFile) write(change uint64) error {
 	}
 	f.written = latest
 	return nil
+}
+
+// writeDropped makes the removals durable that could not be when they were made.
+func (f *offsetFile) writeDropped() error {
+	f.mu.Lock()
+	change := f.dropped
+	f.mu.Unlock()
+	return f.write(change)
 }
 
 // writeChanges makes everything entered so far durable.

@@ -79,6 +79,17 @@ func (m *Manager) forget(d *dir) {
 	}
 }
 
+// forgotten makes sure that no checkpoint speaks of a replica that was deleted,
+// which a full disk may have prevented, before one is made under its name.
+func (d *dir) forgotten() error {
+	for _, file := range d.checkpoints() {
+		if err := file.writeDropped(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (d *dir) checkpoints() []*offsetFile { return []*offsetFile{&d.starts, &d.recovery, &d.marks} }
 
 // removeDue removes the folders whose delay has passed; what fails is tried
