@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"strandline/broker/recordbatch"
 	"strandline/metadata/cluster"
@@ -45,11 +46,11 @@ func (p *Partition) ListOffset(ctx context.Context, req ListOffsetRequest) (List
 		}
 		return p.at(max(p.remoteEnd(), b.start)), nil
 	case MaxTimestamp:
-		found, ok, err := p.log.MaxTimestamp(bound)
+		found, ok, err := p.newest(ctx, bound)
 		if err != nil || !ok {
-			return noOffset, p.lookupError(err)
+			return noOffset, err
 		}
-		return ListOffsetResult{Offset: found.Offset, Timestamp: found.Timestamp, LeaderEpoch: found.LeaderEpoch}, nil
+		return ListOffsetResult(found), nil
 	}
 	if req.Timestamp < 0 {
 		return noOffset, fmt.Errorf("%s: %w: special timestamp %d", p.name, ErrUnsupportedTimestamp, req.Timestamp)
@@ -88,6 +89,45 @@ func (p *Partition) at(o cluster.Offset) ListOffsetResult {
 		result.LeaderEpoch = latest.Epoch
 	}
 	return result
+}
+
+// newest finds the first record below bound with the highest timestamp of all.
+// Stamps may go back, so it may be remote: from the highest local stamp on, later
+// ones are looked for in growing steps and then halved ones.
+func (p *Partition) newest(ctx context.Context, bound cluster.Offset) (TimestampOffset, bool, error) {
+	here, ok, err := p.log.MaxTimestamp(bound)
+	if err != nil || p.cfg.Remote == nil || p.log.StartOffset() >= p.log.LocalStartOffset() {
+		return TimestampOffset{Offset: here.Offset, Timestamp: here.Timestamp, LeaderEpoch: here.LeaderEpoch}, ok, p.lookupError(err)
+	}
+	found, ok, err := p.atTime(ctx, max(0, here.Timestamp), bound)
+	if err != nil || !ok {
+		return TimestampOffset{}, false, err
+	}
+	none := int64(math.MaxInt64) // no record has this timestamp or a higher one
+	for step := int64(1); found.Timestamp < none-step; step *= 2 {
+		later, ok, err := p.atTime(ctx, found.Timestamp+step, bound)
+		if err != nil {
+			return TimestampOffset{}, false, err
+		}
+		if !ok {
+			none = found.Timestamp + step
+			break
+		}
+		found = later
+	}
+	for found.Timestamp+1 < none {
+		middle := found.Timestamp + (none-found.Timestamp)/2
+		later, ok, err := p.atTime(ctx, middle, bound)
+		switch {
+		case err != nil:
+			return TimestampOffset{}, false, err
+		case ok:
+			found = later
+		default:
+			none = middle
+		}
+	}
+	return found, true, nil
 }
 
 // atTime finds the first record at or above ts below bound: in the remote part

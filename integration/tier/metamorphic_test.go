@@ -67,9 +67,15 @@ type variant struct {
 	plant        string
 }
 
-// play runs the workload and returns everything that can be fetched from each
-// partition.
-func play(t *testing.T, m *kit.MinIO, v variant, ops []operation) ([2][]byte, error) {
+// seen is what a client sees of a partition: everything that can be fetched, and
+// the answers to lookups by time.
+type seen struct {
+	batches []byte
+	lookups []string
+}
+
+// play runs the workload and returns what is seen of each partition.
+func play(t *testing.T, m *kit.MinIO, v variant, ops []operation) ([2]seen, error) {
 	t.Helper()
 	set := map[string]string{
 		"log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "100", "log.segment.delete.delay.ms": "100",
@@ -105,13 +111,23 @@ func play(t *testing.T, m *kit.MinIO, v variant, ops []operation) ([2][]byte, er
 			return true
 		})
 	}
-	var all [2][]byte
+	var all [2]seen
 	for p := range int32(2) {
-		got, err := fetchAll(t, kit.Dial(t, s.Addr), "m", p, listOffset(t, s.Addr, "m", p, -2), uint64(v.segmentBytes))
+		c := kit.Dial(t, s.Addr)
+		var batches []recordbatch.Batch
+		got, err := fetchAll(t, c, "m", p, listOffset(t, s.Addr, "m", p, -2), uint64(v.segmentBytes), &batches)
 		if err != nil {
 			return all, err
 		}
-		all[p] = got
+		all[p].batches = got
+		if v.plant != "" {
+			continue // lookups have nothing to be wrong about
+		}
+		all[p].lookups = lookups(c, p, batches)
+		requireEpochs(t, c, p, batches)
+		if v.tiered {
+			requireTierSpecs(t, s, c, p)
+		}
 	}
 	return all, nil
 }
@@ -136,8 +152,9 @@ func apply(t *testing.T, c *kit.Raw, op operation) {
 }
 
 // fetchAll reads a partition from an offset with fetches of many sizes and returns its batches
-// with partitionLeaderEpoch zeroed. It checks I8 on the way.
-func fetchAll(t *testing.T, c *kit.Raw, topic string, partition int32, offset int64, seed uint64) ([]byte, error) {
+// with partitionLeaderEpoch zeroed, and adds them as they came to batches. It
+// checks I8 on the way.
+func fetchAll(t *testing.T, c *kit.Raw, topic string, partition int32, offset int64, seed uint64, batches *[]recordbatch.Batch) ([]byte, error) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 5))
 	var all []byte
@@ -150,7 +167,7 @@ func fetchAll(t *testing.T, c *kit.Raw, topic string, partition int32, offset in
 		if offset >= p.HighWatermark {
 			return all, nil
 		}
-		next, got, err := wholeBatches(p.RecordBatches, offset)
+		next, got, err := wholeBatches(p.RecordBatches, offset, batches)
 		if err != nil {
 			return nil, err
 		}
@@ -167,7 +184,7 @@ func fetchAll(t *testing.T, c *kit.Raw, topic string, partition int32, offset in
 }
 
 // wholeBatches cuts a trailing part of a batch off and checks the rest.
-func wholeBatches(b []byte, offset int64) (next int64, whole []byte, err error) {
+func wholeBatches(b []byte, offset int64, batches *[]recordbatch.Batch) (next int64, whole []byte, err error) {
 	next = offset
 	for len(b) >= recordbatch.HeaderBytes {
 		size := 12 + int(binary.BigEndian.Uint32(b[8:]))
@@ -185,6 +202,7 @@ func wholeBatches(b []byte, offset int64) (next int64, whole []byte, err error) 
 			return 0, nil, fmt.Errorf("gap: batch %d after %d", one.BaseOffset(), next)
 		}
 		next = int64(one.NextOffset())
+		*batches = append(*batches, bytes.Clone(one))
 		one.SetPartitionLeaderEpoch(0)
 		whole = append(whole, one...)
 		b = b[size:]
@@ -202,7 +220,7 @@ func TestTierOnEqualsTierOff(t *testing.T) {
 	ops := workload(seed, count)
 	want, err := play(t, m, variant{name: "off", segmentBytes: 1 << 20}, ops)
 	require.NoError(t, err)
-	require.NotEmpty(t, want[0])
+	require.NotEmpty(t, want[0].batches)
 	for _, v := range []variant{
 		{name: "off-small", segmentBytes: 25_000, restarts: 1},
 		{name: "on-tiny", tiered: true, segmentBytes: 20_000},
@@ -213,7 +231,9 @@ func TestTierOnEqualsTierOff(t *testing.T) {
 			got, err := play(t, m, v, ops)
 			require.NoError(t, err)
 			for p := range want {
-				require.True(t, bytes.Equal(want[p], got[p]), "partition %d: %d bytes with the tier off, %d with %s", p, len(want[p]), len(got[p]), v.name)
+				require.True(t, bytes.Equal(want[p].batches, got[p].batches), "partition %d: %d bytes with the tier off, %d with %s",
+					p, len(want[p].batches), len(got[p].batches), v.name)
+				compareLookups(t, want[p].lookups, got[p].lookups)
 			}
 		})
 	}
@@ -221,7 +241,7 @@ func TestTierOnEqualsTierOff(t *testing.T) {
 		t.Run("catches "+plant, func(t *testing.T) {
 			got, err := play(t, m, variant{name: plant, tiered: true, segmentBytes: 20_000, plant: plant}, ops)
 			t.Logf("found: %v", err)
-			require.True(t, err != nil || !bytes.Equal(want[0], got[0]) || !bytes.Equal(want[1], got[1]), "the planted bug is seen")
+			require.True(t, err != nil || !bytes.Equal(want[0].batches, got[0].batches) || !bytes.Equal(want[1].batches, got[1].batches), "the planted bug is seen")
 		})
 	}
 }
