@@ -54,6 +54,9 @@ type partitionMeta struct {
 	moves uint64
 }
 
+// indexUnknown: no image is late enough.
+const indexUnknown = 1<<64 - 1
+
 func (m partitionMeta) encode() []byte {
 	b := fmt.Appendf(nil, "version: 0\ntopic_id: %s\nimage_index: %d\n", m.topic, m.index)
 	if m.moves > 0 {
@@ -66,7 +69,7 @@ var errBadPartitionMeta = errors.New("malformed " + partitionName)
 
 func parsePartitionMeta(data []byte) (partitionMeta, error) {
 	var m partitionMeta
-	m.index = 1<<64 - 1 // not known: no image is late enough
+	m.index = indexUnknown
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	for lines.Scan() {
 		key, value, _ := strings.Cut(lines.Text(), ":")

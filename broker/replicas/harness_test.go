@@ -171,7 +171,7 @@ func tryNode(t testing.TB, fs disk.FS, ctl *controller, props map[string]string,
 	if err := n.dirs.Init(clusterID); err != nil {
 		return nil, closing(err, n.dirs)
 	}
-	n.m = New(Config{FS: fs, Dirs: n.dirs, Broker: brokerConfig(t, props), Watch: ctl, Hook: hook, Logger: slog.New(slog.NewTextHandler(&n.log, nil))})
+	n.m = New(Config{FS: fs, Dirs: n.dirs, Broker: brokerConfig(t, props), Watch: ctl, ImageComplete: true, Hook: hook, Logger: slog.New(slog.NewTextHandler(&n.log, nil))})
 	return n, n.m.Start(context.Background())
 }
 

@@ -200,7 +200,7 @@ func TestLeftovers(t *testing.T) {
 		// of a creation.
 		require.NoError(t, fs.MkdirAll("/data/logs/x-0.0123456789abcdef0123456789abcdef-delete"))
 		require.NoError(t, fs.MkdirAll("/data/logs/halfway-0"))
-		stray := folder{dir: &dir{path: "/data/logs"}, key: folderKey{"stray", 3}, meta: partitionMeta{topic: cluster.NewTopicID(), index: 1 << 40}}
+		stray := folder{dir: &dir{path: "/data/logs"}, key: folderKey{"stray", 3}, meta: partitionMeta{topic: cluster.NewTopicID(), index: indexUnknown}}
 		require.NoError(t, makeFolder(fs, stray))
 
 		n = startNode(t, fs, ctl, nil, "/data/logs")

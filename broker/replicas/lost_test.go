@@ -49,3 +49,36 @@ func TestLostFiles(t *testing.T) {
 		again.kill() // a directory with a replica that does not open has no orderly stop
 	})
 }
+
+// TestLostMetadata: metadata that is older than a log directory is refused,
+// before a folder is taken for one of a topic that was deleted (M6).
+func TestLostMetadata(t *testing.T) {
+	const dir = "/data/logs"
+	for name, orderly := range map[string]bool{"closed": true, "killed": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fs, ctl := disk.NewCrash(1), newController(t)
+				before := ctl.fork(t)
+				n := startNode(t, fs, ctl, nil, dir)
+				n.activate()
+				topic := ctl.create("t", 1, nil)
+				synctest.Wait()
+				n.produce(topic, 0, 10)
+				if orderly {
+					n.stop()
+				} else {
+					n.kill()
+				}
+				again, err := tryNode(t, fs, before, nil, nil, dir)
+				require.ErrorAs(t, err, new(*DirError))
+				require.ErrorContains(t, err, "what was decided in between is lost")
+				again.kill()
+
+				well := startNode(t, fs, ctl.fork(t), nil, dir)
+				well.activate()
+				require.Equal(t, cluster.Offset(10), well.get(topic, 0).LogEndOffset())
+				well.stop()
+			})
+		})
+	}
+}

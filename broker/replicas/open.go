@@ -17,6 +17,11 @@ import (
 func (m *Manager) openAll(ctx context.Context) error {
 	var found []folder
 	for _, d := range m.cfg.Dirs.dirs {
+		if d.clean && d.epoch >= 0 && uint64(d.epoch) > m.lastIndex() {
+			return m.metadataLost(d.path, "was closed", uint64(d.epoch))
+		}
+	}
+	for _, d := range m.cfg.Dirs.dirs {
 		d.slots = make(chan struct{}, flushesMax)
 		folders, err := m.openDir(d)
 		if err != nil {
@@ -33,6 +38,11 @@ func (m *Manager) openAll(ctx context.Context) error {
 		m.discard(f, 0)
 	}
 	img := m.cfg.Watch.Image()
+	for _, f := range found {
+		if f.meta.index != indexUnknown && f.meta.index > m.lastIndex() {
+			return m.metadataLost(f.path(), "was made", f.meta.index)
+		}
+	}
 	var hosted []folder
 	for _, f := range found {
 		topic, p, ok := img.Partition(f.tp())
@@ -58,6 +68,22 @@ func (m *Manager) openAll(ctx context.Context) error {
 		m.dropEntries(d, found)
 	}
 	return nil
+}
+
+// lastIndex is the index that nothing in a directory can be past (M6).
+func (m *Manager) lastIndex() uint64 {
+	if !m.cfg.ImageComplete {
+		return indexUnknown
+	}
+	return m.cfg.Watch.Image().Index()
+}
+
+func (m *Manager) metadataLost(name, what string, index uint64) error {
+	return &DirError{
+		Dir:    name,
+		Reason: fmt.Sprintf("it %s at metadata index %d, but %s ends at %d: what was decided in between is lost", what, index, m.cfg.Broker.MetadataLogDir, m.lastIndex()),
+		Remedy: "bring back metadata.log.dir as it was with these log directories, or move away what is from elsewhere",
+	}
 }
 
 // openDir loads a directory's checkpoints, removes its clean-shutdown file (M3)

@@ -250,7 +250,7 @@ func (n *Node) startTier(ctx context.Context) error {
 
 func (n *Node) startReplicas(ctx context.Context) error {
 	n.replicas = replicas.New(replicas.Config{
-		FS: n.cfg.FS, Dirs: n.dirs, Broker: n.cfg.Broker, Watch: n.meta, Remote: plant(n.remote), Keeper: n.remote,
+		FS: n.cfg.FS, Dirs: n.dirs, Broker: n.cfg.Broker, Watch: n.meta, ImageComplete: true, Remote: plant(n.remote), Keeper: n.remote,
 		Now: n.cfg.Now, Logger: n.cfg.Logger, Hook: n.cfg.Hook, Failed: n.failed, Assign: n.assignDirs,
 		OnDirOffline: func() {
 			if l := n.registered.Load(); l != nil {
