@@ -24,7 +24,7 @@ func NoDescriptor(err error) bool {
 
 // Sizes of a ballast: a part of the file system, and no more than a bound.
 const (
-	ballastMaxBytes = 64 << 20
+	ballastMaxBytes = 16 << 20
 	ballastPart     = 16
 )
 
