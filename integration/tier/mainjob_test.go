@@ -316,14 +316,22 @@ func mainJob(t *testing.T, partitions int) {
 	})
 	want := load(t, s, "tiered", partitions, sz.totalBytes)
 	dirs := []string{filepath.Join(s.Dir, "logs"), filepath.Join(s.Dir, "metadata"), filepath.Join(s.Dir, "cache")}
-	kit.Eventually(t, 3*time.Minute, "the tier frees the disk", func() bool {
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, dir := range dirs {
+				t.Logf("%s: %d bytes", dir, diskBytes(t, dir))
+			}
+		}
+	})
+	kit.Eventually(t, 3*time.Minute, "every sealed segment is in the tier", func() bool {
 		for _, p := range status(t, s).Partitions {
 			if p.PendingSegments > 0 {
 				return false
 			}
 		}
-		return diskBytes(t, dirs...) < sz.diskLimit
+		return true
 	})
+	kit.Eventually(t, time.Minute, "the tier frees the disk", func() bool { return diskBytes(t, dirs...) < sz.diskLimit })
 	for p := range partitions {
 		checkPartition(t, s, int32(p), want[p])
 	}
