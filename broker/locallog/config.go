@@ -49,6 +49,9 @@ type Config struct {
 	// RemoteEnd is one past the last offset that is known to be in the remote tier,
 	// or 0.
 	RemoteEnd cluster.Offset
+	// FolderSync makes durable what a new folder needs besides the log's own
+	// files, before anything in it counts as durable. Nil: nothing.
+	FolderSync func() error
 	// Producers configures the producer state.
 	Producers producerstate.Config
 	// Handles keeps sealed segments' descriptors; shared between logs of one FS.

@@ -1,6 +1,7 @@
 package locallog
 
 import (
+	"bytes"
 	"path"
 
 	"strandline/broker/leaderepoch"
@@ -59,20 +60,28 @@ func (l *Log) Epochs() *leaderepoch.List {
 	return l.mu.epochs.Clone()
 }
 
-// syncEpochs writes the list durably if the file is behind.
-func (l *Log) syncEpochs() error {
+// syncEpochs makes the file durable where it does not hold the epochs of the
+// batches below end. One that has no batch yet is not written: a leader enters
+// it again when it begins.
+func (l *Log) syncEpochs(end cluster.Offset) error {
 	l.mu.Lock()
-	dirty, list := l.mu.epochsDirty, l.mu.epochs.Clone()
+	dirty, list, file := l.mu.epochsDirty, l.mu.epochs.Clone(), l.mu.epochsFile
 	l.mu.epochsDirty = false
 	l.mu.Unlock()
 	if !dirty {
 		return nil
 	}
-	err := disk.WriteFileAtomic(l.config.FS, l.epochsName(), list.Marshal())
-	if err != nil {
-		l.mu.Lock()
-		l.mu.epochsDirty = true
-		l.mu.Unlock()
+	later := list.TruncateFromEnd(end)
+	text := list.Marshal()
+	var err error
+	if !bytes.Equal(text, file) && (len(file) > 0 || list.Len() > 0) {
+		err = disk.WriteFileAtomic(l.config.FS, l.epochsName(), text)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.epochsDirty = l.mu.epochsDirty || later || err != nil
+	if err == nil {
+		l.mu.epochsFile = text
 	}
 	return err
 }

@@ -100,9 +100,12 @@ func (l *Log) land(f *flight) {
 func (l *Log) sync() error {
 	l.mu.Lock()
 	sealed := slices.Clone(l.mu.unsynced)
-	active := l.segments.Load().active()
+	active, end := l.segments.Load().active(), l.EndOffset()
 	started := l.now()
 	l.mu.Unlock()
+	if err := l.syncFolder(); err != nil {
+		return err
+	}
 	for _, u := range sealed {
 		if err := l.syncSealed(u); err != nil {
 			return err
@@ -112,7 +115,7 @@ func (l *Log) sync() error {
 	if err != nil && !active.Removed() {
 		return err
 	}
-	if err := l.syncEpochs(); err != nil {
+	if err := l.syncEpochs(end); err != nil {
 		return l.refused("sync: write leader epochs", err)
 	}
 	l.mu.Lock()
@@ -122,13 +125,36 @@ func (l *Log) sync() error {
 	})
 	// A roll in between may have sealed it, and left indexes to be synced.
 	if !active.Info().Sealed && !active.Removed() {
-		bound = min(bound, l.EndOffset())
+		bound = min(bound, end, l.EndOffset())
 		l.flushed.Store(max(l.flushed.Load(), int64(bound)))
 	}
 	l.mu.unflushedSince = time.Time{}
 	if l.FlushedOffset() < l.EndOffset() {
 		l.mu.unflushedSince = started
 	}
+	return nil
+}
+
+// syncFolder makes the names of the log's files durable, and what else a new
+// folder needs, where an open has left that to the first sync.
+func (l *Log) syncFolder() error {
+	l.mu.Lock()
+	behind := l.mu.folderBehind
+	l.mu.Unlock()
+	if !behind {
+		return nil
+	}
+	if l.config.FolderSync != nil {
+		if err := l.config.FolderSync(); err != nil {
+			return err
+		}
+	}
+	if err := l.config.FS.SyncDir(l.config.Dir); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.mu.folderBehind = false
+	l.mu.Unlock()
 	return nil
 }
 

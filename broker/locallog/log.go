@@ -41,14 +41,21 @@ type Log struct {
 	producers *producerstate.Manager
 	lastEpoch cluster.LeaderEpoch // the list's latest
 	jitter    time.Duration       // of the active segment
+	// loadedSnapshot is the offset of a snapshot that was loaded, or NoOffset: where
+	// it is the log's end none has to be written.
+	loadedSnapshot cluster.Offset
 	// While opening: how far producers has come, and that the epochs are not known.
 	producersEnd cluster.Offset
 	epochsLost   bool
+	unsyncedTail bool // the active segment was recovered and not synced
 
 	mu struct {
 		sync.Mutex
 		epochs      leaderepoch.List
-		epochsDirty bool // the file is behind
+		epochsDirty bool // the file may be behind
+		epochsFile  []byte
+		// folderBehind says that names in the folder may not be durable.
+		folderBehind bool
 		// unsynced are sealed segments with data or indexes that no sync covers.
 		unsynced       []unsynced
 		snapshots      []cluster.Offset // those on disk, rising

@@ -42,7 +42,7 @@ func newLog(cfg Config) *Log {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	l := &Log{config: cfg, recent: cfg.Recent, lastEpoch: cluster.NoLeaderEpoch}
+	l := &Log{config: cfg, recent: cfg.Recent, lastEpoch: cluster.NoLeaderEpoch, loadedSnapshot: cluster.NoOffset}
 	if cfg.Handles == nil {
 		l.ownHandles = disk.NewHandleCache(cfg.FS, ownHandlesLimit)
 		l.config.Handles = l.ownHandles
@@ -68,8 +68,6 @@ func (l *Log) open() error {
 	}
 	if len(bases) == 0 {
 		err = l.first()
-		// No epochs, no file: a new partition costs no sync for that.
-		l.mu.epochsDirty = l.mu.epochsDirty && l.mu.epochs.Len() > 0
 	} else {
 		err = l.load(bases)
 	}
@@ -80,7 +78,7 @@ func (l *Log) open() error {
 }
 
 // first begins an empty log. Epochs and snapshot may be there: those of one that
-// was being reset.
+// was being reset. The files' names become durable with the first sync.
 func (l *Log) first() error {
 	start := max(l.config.LogStart, 0)
 	active, err := segment.Create(l.where, start, l.now())
@@ -89,10 +87,9 @@ func (l *Log) first() error {
 	}
 	row := []*segment.Segment{active}
 	l.publish(row)
-	if l.producers, err = l.producersAt(start, row); err != nil {
-		return err
-	}
-	return l.config.FS.SyncDir(l.config.Dir)
+	l.mu.folderBehind = true
+	l.producers, err = l.producersAt(start, row)
+	return err
 }
 
 // tidy removes leftovers, finishes renames of rewritten segments, and returns
@@ -158,8 +155,8 @@ func (l *Log) sortOut(names []string) ([]cluster.Offset, error) {
 }
 
 // loadEpochs reads the epoch file. One that is missing or cannot be parsed is
-// empty at first: load fills it from the batch headers. It is written again when
-// the log is open, so that this happens once.
+// empty at first: load fills it from the batch headers, and setBounds writes it
+// again, so that this happens once.
 func (l *Log) loadEpochs() error {
 	data, err := disk.ReadFile(l.config.FS, l.epochsName())
 	if errors.Is(err, os.ErrNotExist) {
@@ -175,7 +172,7 @@ func (l *Log) loadEpochs() error {
 		l.mu.epochsDirty, l.epochsLost = true, true
 		return nil
 	}
-	l.mu.epochs = *list
+	l.mu.epochs, l.mu.epochsFile = *list, data
 	l.lastEpoch = latestOf(list)
 	return nil
 }
@@ -193,6 +190,10 @@ func (l *Log) setBounds() error {
 	}
 	l.end.Store(int64(end))
 	l.flushed.Store(int64(end))
+	if l.unsyncedTail {
+		l.flushed.Store(int64(max(s.active().Base(), min(l.config.RecoveryPoint, end))))
+		l.mu.unflushedSince = l.now()
+	}
 	l.start.Store(int64(start))
 	l.drawJitter()
 	if start > end {
@@ -215,7 +216,10 @@ func (l *Log) setBounds() error {
 			return err
 		}
 	}
-	return l.syncEpochs()
+	if !l.epochsLost || l.EndOffset() == first {
+		return nil // they follow with the next sync
+	}
+	return l.syncEpochs(end)
 }
 
 // Close closes the log; with clean it first flushes, writes the producer
@@ -242,9 +246,14 @@ func (l *Log) Close(clean bool) error {
 	return l.closeErr
 }
 
+// finish writes what is not on the disk yet. A log that did not change since it
+// was opened costs no sync.
 func (l *Log) finish() error {
 	if err := l.Flush(context.Background()); err != nil {
 		return err
+	}
+	if err := l.syncFolder(); err != nil {
+		return l.fail("close: sync folder", err)
 	}
 	active := l.active()
 	if err := active.Finish(); err != nil {
@@ -253,17 +262,16 @@ func (l *Log) finish() error {
 	if err := active.SyncIndexes(); err != nil {
 		return l.fail("close: sync indexes", err)
 	}
-	if err := l.writeSnapshot(l.EndOffset(), l.producers.Snapshot()); err != nil {
-		return l.fail("close: write producer snapshot", err)
-	}
-	// Only the latest and those at segment bases are of use.
 	end := l.EndOffset()
+	if !l.attested(end) {
+		if err := l.writeSnapshot(end, l.producers.Snapshot()); err != nil {
+			return l.fail("close: write producer snapshot", err)
+		}
+	}
+	// Only the latest and those at segment bases are of use. They may come back.
 	err := l.dropSnapshots(func(at cluster.Offset) bool { return at != end && !l.isBase(at) })
 	if err == nil {
-		err = l.syncEpochs()
-	}
-	if err == nil {
-		err = l.config.FS.SyncDir(l.config.Dir)
+		err = l.syncEpochs(end)
 	}
 	if err != nil {
 		return l.fail("close", err)

@@ -55,14 +55,14 @@ func (l *Log) load(bases []cluster.Offset) (err error) {
 		l.hook(StepRecovery)
 	}
 	if end := row[len(row)-1].Next(); l.producers == nil || l.producersEnd != end {
-		if l.producers, err = l.producersAt(end, row); err != nil {
+		if l.producers, l.loadedSnapshot, err = l.producersFrom(end, row); err != nil {
 			return err
 		}
 	}
 	l.publish(row)
-	if recovered {
-		return l.config.FS.SyncDir(l.config.Dir)
-	}
+	// The names are durable before anything that the first sync flushes; it makes
+	// sure of those that the stop found half way, too.
+	l.mu.folderBehind = recovered || !l.config.CleanStop
 	return nil
 }
 
@@ -122,14 +122,15 @@ func (l *Log) recoverOne(bases []cluster.Offset, i int, row []*segment.Segment) 
 			return nil, false, err
 		}
 	}
+	last = i+1 == len(bases)
 	next, durable := cluster.NoOffset, l.config.RecoveryPoint
-	if i+1 < len(bases) {
+	if !last {
 		if next = bases[i+1]; next <= l.config.RecoveryPoint || l.config.CleanStop {
 			durable = next
 		}
 	}
 	s, r, err := segment.Recover(l.where, base, segment.RecoverOptions{
-		IntervalBytes: l.settings.Load().IndexIntervalBytes, DurableBelow: durable, Rewrite: l.config.Rewrite, Visit: l.visitor(l.producers, l.scannedEpoch),
+		IntervalBytes: l.settings.Load().IndexIntervalBytes, DurableBelow: durable, Rewrite: l.config.Rewrite, Unsynced: last, Visit: l.visitor(l.producers, l.scannedEpoch),
 	})
 	if err != nil {
 		return nil, false, err
@@ -139,7 +140,8 @@ func (l *Log) recoverOne(bases []cluster.Offset, i int, row []*segment.Segment) 
 		l.logger().Warn("log is cut at the first bad batch", "base", base, "end", r.Next, "bytes", r.CutBytes, "error", r.Cause)
 	}
 	switch {
-	case i+1 == len(bases):
+	case last:
+		l.unsyncedTail = !r.Synced
 		return s, true, nil
 	case r.Next > next:
 		s.Close()

@@ -70,10 +70,22 @@ func (l *Log) hasSnapshot(o cluster.Offset) bool {
 	return l.loadSnapshot(producerstate.New(l.config.Producers), o) == nil
 }
 
+// attested says that the producer state at the end offset is on the disk.
+func (l *Log) attested(end cluster.Offset) bool {
+	_, found := slices.BinarySearch(l.snapshotOffsets(), end)
+	return found && l.loadedSnapshot == end
+}
+
 // producersAt rebuilds the producer state at o from the newest usable snapshot
 // at or below it and the batches from there, which row holds.
 func (l *Log) producersAt(o cluster.Offset, row []*segment.Segment) (*producerstate.Manager, error) {
-	m := producerstate.New(l.config.Producers)
+	m, _, err := l.producersFrom(o, row)
+	return m, err
+}
+
+// producersFrom is producersAt, and gives the snapshot that it began with.
+func (l *Log) producersFrom(o cluster.Offset, row []*segment.Segment) (m *producerstate.Manager, loaded cluster.Offset, err error) {
+	m, loaded = producerstate.New(l.config.Producers), cluster.NoOffset
 	from := o
 	if len(row) > 0 {
 		from = min(o, row[0].Base())
@@ -85,15 +97,15 @@ func (l *Log) producersAt(o cluster.Offset, row []*segment.Segment) (*producerst
 		}
 		err := l.loadSnapshot(m, at)
 		if err == nil {
-			from = at
+			from, loaded = at, at
 			break
 		}
 		if !errors.Is(err, producerstate.ErrCorruptSnapshot) && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
+			return nil, loaded, err
 		}
 		l.logger().Warn("producer snapshot is of no use, taking an older one", "offset", at, "error", err)
 	}
-	return m, l.replay(m, from, o, row)
+	return m, loaded, l.replay(m, from, o, row)
 }
 
 func (l *Log) loadSnapshot(m *producerstate.Manager, at cluster.Offset) error {

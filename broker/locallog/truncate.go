@@ -88,7 +88,7 @@ func (l *Log) forgetFrom(end cluster.Offset, gone []*segment.Segment) error {
 	l.lastEpoch = latestOf(&l.mu.epochs)
 	l.forgetUnsyncedLocked(func(s *segment.Segment) bool { return slices.Contains(gone, s) })
 	l.mu.Unlock()
-	if err := l.syncEpochs(); err != nil {
+	if err := l.syncEpochs(end); err != nil {
 		return err
 	}
 	return l.config.FS.SyncDir(l.config.Dir)
@@ -170,7 +170,8 @@ func (l *Log) reset(start cluster.Offset, epochs *leaderepoch.List, producers *p
 	if err := l.writeSnapshot(start, producers.Snapshot()); err != nil {
 		return err
 	}
-	if err := disk.WriteFileAtomic(l.config.FS, l.epochsName(), epochs.Marshal()); err != nil {
+	text := epochs.Marshal()
+	if err := disk.WriteFileAtomic(l.config.FS, l.epochsName(), text); err != nil {
 		return err
 	}
 	active, err := segment.Create(l.where, start, l.now())
@@ -181,7 +182,7 @@ func (l *Log) reset(start cluster.Offset, epochs *leaderepoch.List, producers *p
 		return err
 	}
 	l.mu.Lock()
-	l.mu.epochs, l.mu.epochsDirty = *epochs.Clone(), false
+	l.mu.epochs, l.mu.epochsDirty, l.mu.epochsFile = *epochs.Clone(), false, text
 	l.lastEpoch = latestOf(&l.mu.epochs)
 	l.mu.unsynced = nil
 	l.end.Store(int64(start))

@@ -110,10 +110,14 @@ func (p *Partition) FlushSoon() {
 	p.flushLocked()
 }
 
-// flushLocked starts the flusher unless it runs; a running one syncs again where
-// anything is left that waits.
+// flushLocked starts the flusher; one that runs already syncs again, since what
+// it is asked for may have come too late for the sync under way.
 func (p *Partition) flushLocked() {
-	if p.mu.flushing || p.mu.closed || p.online() != nil {
+	if p.mu.closed || p.online() != nil {
+		return
+	}
+	p.mu.flushAgain = true
+	if p.mu.flushing {
 		return
 	}
 	p.mu.flushing = true
@@ -124,6 +128,9 @@ func (p *Partition) flushLocked() {
 func (p *Partition) runFlusher() {
 	defer p.flushers.Done()
 	for {
+		p.mu.Lock()
+		p.mu.flushAgain = false
+		p.mu.Unlock()
 		err := p.flushOnce()
 		p.advance()
 		if err == nil {
@@ -133,7 +140,7 @@ func (p *Partition) runFlusher() {
 		if err != nil {
 			p.mu.flush.failAll(err) // what waits is told; the next sync is tried with the next sweep
 		}
-		more := !p.mu.flush.empty() || flushed(p.settings.Load()) && p.log.FlushedOffset() < p.log.EndOffset()
+		more := p.mu.flushAgain || !p.mu.flush.empty() || flushed(p.settings.Load()) && p.log.FlushedOffset() < p.log.EndOffset()
 		if err != nil || p.mu.closed || !more {
 			p.mu.flushing = false
 			p.mu.Unlock()

@@ -89,7 +89,9 @@ type Partition struct {
 		flush    commitQueue // appends that wait for FlushedOffset
 		commit   commitQueue // appends that wait for HighWatermark
 		flushing bool
-		closed   bool
+		// flushAgain: somebody asked since the flusher's last sync began.
+		flushAgain bool
+		closed     bool
 	}
 }
 

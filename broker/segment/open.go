@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -285,7 +286,10 @@ func (s *Segment) walkTail(f disk.File, st *state, last OffsetEntry, intervalByt
 type RecoverOptions struct {
 	// Rewrite writes what was read once more before it is synced: after a failed
 	// sync the system may take what never reached the disk for written.
-	Rewrite       bool
+	Rewrite bool
+	// Unsynced leaves it to a later sync to make what was read, and the indexes,
+	// durable. Where the file is cut or written over that is done at once.
+	Unsynced      bool
 	IntervalBytes int
 	// DurableBelow: a batch that is bad although it starts below this offset was
 	// once durable; its loss is no torn write. Recover then changes nothing and
@@ -298,14 +302,15 @@ type RecoverOptions struct {
 
 // Recovered says what Recover found.
 type Recovered struct {
-	Next cluster.Offset // one past the last good batch
+	Next   cluster.Offset // one past the last good batch
+	Synced bool           // all of it is durable
 	// CutBytes were cut off because of Cause.
 	CutBytes int64
 	Cause    error
 }
 
-// Recover reads a whole segment, cuts it at the first bad batch, writes its
-// indexes anew, and makes all that durable. The segment that it returns is open
+// Recover reads a whole segment, cuts it at the first bad batch, makes its
+// indexes what they must be, and all that durable. The segment that it returns is open
 // to be written, or sealed. It allocates a bounded buffer, and the indexes.
 func Recover(w Where, base cluster.Offset, o RecoverOptions) (_ *Segment, r Recovered, err error) {
 	s := newSegment(w, base)
@@ -339,7 +344,8 @@ func Recover(w Where, base cluster.Offset, o RecoverOptions) (_ *Segment, r Reco
 	if t := time.UnixMilli(st.firstTimestamp); st.firstTimestamp > 0 && t.Before(st.created) {
 		st.created = t
 	}
-	if err := s.rewriteIndexes(&st); err != nil {
+	r.Synced = !o.Unsynced || o.Rewrite || r.CutBytes > 0
+	if err := s.rewriteIndexes(&st, r.Synced); err != nil {
 		return nil, r, err
 	}
 	if o.Rewrite {
@@ -347,8 +353,10 @@ func Recover(w Where, base cluster.Offset, o RecoverOptions) (_ *Segment, r Reco
 			return nil, r, err
 		}
 	}
-	if err := f.SyncData(); err != nil {
-		return nil, r, err
+	if r.Synced {
+		if err := f.SyncData(); err != nil {
+			return nil, r, err
+		}
 	}
 	st.handle = disk.NewHandle(f, nil)
 	s.mu.state = st
@@ -393,35 +401,53 @@ func (s *Segment) scan(f disk.File, size int64, st *state, o RecoverOptions) (ca
 	return nil, nil
 }
 
-// rewriteIndexes replaces the index files by the images, durably.
-func (s *Segment) rewriteIndexes(st *state) error {
+// rewriteIndexes makes the index files what the images are, with sync durably.
+func (s *Segment) rewriteIndexes(st *state, sync bool) error {
 	s.addTimeEntry(st)
-	if err := s.replace(s.indexName, st.index); err != nil {
+	s.indexesBehind.Store(!sync)
+	if err := s.replace(s.indexName, st.index, sync); err != nil {
 		return err
 	}
-	if err := s.replace(s.timeName, st.timeIndex); err != nil {
+	if err := s.replace(s.timeName, st.timeIndex, sync); err != nil {
 		return err
 	}
 	s.indexWritten, s.timeWritten, s.txnWritten = len(st.index), len(st.timeIndex), len(st.txns)*TxnEntryBytes
 	if len(st.txns) == 0 {
 		return removeIfThere(s.where.FS, s.txnName)
 	}
-	return s.replace(s.txnName, encodeTxns(st.txns))
+	return s.replace(s.txnName, encodeTxns(st.txns), sync)
 }
 
-func (s *Segment) replace(name string, image []byte) error {
+// replace writes a file anew unless it is the same already.
+func (s *Segment) replace(name string, image []byte, sync bool) error {
 	f, err := openOrCreate(s.where.FS, name)
 	if err != nil {
 		return err
 	}
-	err = f.Truncate(0)
-	if err == nil && len(image) > 0 {
-		_, err = f.WriteAt(image, 0)
+	same, err := holds(f, image)
+	if err == nil && !same {
+		err = f.Truncate(0)
+		if err == nil && len(image) > 0 {
+			_, err = f.WriteAt(image, 0)
+		}
 	}
-	if err == nil {
+	if err == nil && sync {
 		err = f.SyncData()
 	}
 	return errors.Join(err, f.Close())
+}
+
+// holds tells whether a file's content is the image.
+func holds(f disk.File, image []byte) (bool, error) {
+	size, err := f.Size()
+	if err != nil || size != int64(len(image)) || size == 0 {
+		return size == int64(len(image)), err
+	}
+	content := make([]byte, size)
+	if err := readFull(f, content, 0); err != nil {
+		return false, err
+	}
+	return bytes.Equal(content, image), nil
 }
 
 // TruncateFiles cuts a segment's files so that the batch at position is gone,
@@ -458,7 +484,7 @@ func (s *Segment) TruncateFiles(position int64, next cluster.Offset) error {
 	if err := s.truncateLog(position); err != nil {
 		return err
 	}
-	return s.rewriteIndexes(&st)
+	return s.rewriteIndexes(&st, true)
 }
 
 func (s *Segment) truncateLog(position int64) error {

@@ -50,6 +50,8 @@ type Segment struct {
 	// since the last index entry, and whether the indexes are to be synced.
 	indexWritten, timeWritten, txnWritten int
 	sinceEntryBytes                       int64
+	// indexesBehind says that an index file holds what no sync covers.
+	indexesBehind atomic.Bool
 
 	mu struct {
 		sync.RWMutex
@@ -360,6 +362,7 @@ func (s *Segment) writeIndex(name string, image []byte, written *int) error {
 	if *written == len(image) {
 		return nil
 	}
+	s.indexesBehind.Store(true)
 	f, err := openOrCreate(s.where.FS, name)
 	if err != nil {
 		return err
@@ -417,8 +420,19 @@ func (s *Segment) SyncLog() (cluster.Offset, error) {
 	return next, h.File().SyncData()
 }
 
-// SyncIndexes makes the written indexes durable.
+// SyncIndexes makes the written indexes durable, where they are not.
 func (s *Segment) SyncIndexes() error {
+	if !s.indexesBehind.Swap(false) {
+		return nil
+	}
+	err := s.syncIndexFiles()
+	if err != nil {
+		s.indexesBehind.Store(true)
+	}
+	return err
+}
+
+func (s *Segment) syncIndexFiles() error {
 	names := []string{s.indexName, s.timeName}
 	if s.state().txnCount > 0 {
 		names = append(names, s.txnName)
