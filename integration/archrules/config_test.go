@@ -32,7 +32,7 @@ func candidates(k config.Key) []string {
 	if n, err := strconv.ParseInt(k.Default, 10, 64); err == nil {
 		list = append(list, strconv.FormatInt(n+1, 10), strconv.FormatInt(n-1, 10))
 	}
-	return append(list, "7", "4096", "2097152", "LogAppendTime", "compact", "json", "debug", "md5", "minio",
+	return append(list, "7", "4096", "2097152", "LogAppendTime", "gzip", "compact", "json", "debug", "md5", "minio",
 		"PLAINTEXT://localhost:1", "http://localhost:1", "1@localhost:1", "PLAINTEXT:PLAINTEXT", "file:///x", "x")
 }
 
