@@ -305,7 +305,7 @@ func (m *Manager) reportMissing(settings config.Topic, f folder, log *locallog.L
 func (m *Manager) logConfig(settings config.Topic, f folder, o opening) (locallog.Config, cluster.Offset) {
 	cfg := locallog.Config{
 		FS: m.fs, Dir: f.path(), Partition: f.key.String(), Settings: partition.LogSettings(settings),
-		LogStart: cluster.NoOffset, RemoteBelow: m.cfg.Remote != nil,
+		LogStart: cluster.NoOffset, RemoteBelow: m.cfg.Remote != nil, FolderSync: func() error { return f.sync(m.fs) },
 		Producers: producerstate.Config{Expiration: m.cfg.Broker.ProducerIDExpiration},
 		Handles:   m.handles, Recent: m.recent, Now: m.cfg.Now, Logger: m.cfg.Logger, Hook: m.cfg.Hook,
 	}

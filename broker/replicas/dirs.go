@@ -56,6 +56,7 @@ type dir struct {
 	marks    offsetFile // replication-offset-checkpoint
 	slots    chan struct{}
 	replicas atomic.Int64
+	names    names
 }
 
 type offlineReason struct{ err error }

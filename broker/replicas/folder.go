@@ -10,6 +10,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"strandline/metadata/cluster"
 	"strandline/metadata/disk"
@@ -114,18 +116,21 @@ func (f folder) tp() cluster.TopicPartition {
 	return cluster.TopicPartition{Topic: f.meta.topic, Partition: f.key.partition}
 }
 
-// readFolder reads a folder's partition.metadata. A folder without one, which a
-// stop while it was made may leave, is reported as empty where it has no
-// records, and is an error where it has.
+// readFolder reads a folder's partition.metadata. A folder without one, or with
+// one that cannot be read, which a stop while it was new may leave, is reported
+// as empty where it has no records, and is an error where it has.
 func readFolder(fs disk.FS, d *dir, k folderKey) (f folder, empty bool, err error) {
 	f = folder{dir: d, key: k}
 	data, err := disk.ReadFile(fs, path.Join(f.path(), partitionName))
-	if err == nil {
-		f.meta, err = parsePartitionMeta(data)
+	missing := errors.Is(err, os.ErrNotExist)
+	if err != nil && !missing {
 		return f, false, err
 	}
-	if !errors.Is(err, os.ErrNotExist) {
-		return f, false, err
+	bad := fmt.Errorf("%w: missing", errBadPartitionMeta)
+	if !missing {
+		if f.meta, bad = parsePartitionMeta(data); bad == nil {
+			return f, false, nil
+		}
 	}
 	names, err := fs.List(f.path())
 	if err != nil {
@@ -137,7 +142,7 @@ func readFolder(fs disk.FS, d *dir, k folderKey) (f folder, empty bool, err erro
 			return f, false, err
 		}
 		if strings.HasSuffix(name, ".log") && info.Bytes > 0 {
-			return f, false, fmt.Errorf("%w: missing beside %s", errBadPartitionMeta, name)
+			return f, false, fmt.Errorf("%w, beside %s", bad, name)
 		}
 	}
 	return f, true, nil
@@ -146,9 +151,11 @@ func readFolder(fs disk.FS, d *dir, k folderKey) (f folder, empty bool, err erro
 // errOccupied: another topic's replica lies where one is to be made.
 var errOccupied = errors.New("folder holds the replica of another topic")
 
-// makeFolder makes a replica's folder, durably. It fails with errOccupied where
-// that of an older topic of the name, deleted while nobody looked, is not set
-// aside yet (M2).
+// makeFolder makes a replica's folder. It is durable once sync was called, as the
+// log in it does before anything there counts as durable: until then a power loss
+// takes nothing that was promised, and many are made without waiting for a disk.
+// It fails with errOccupied where that of an older topic of the name, deleted
+// while nobody looked, is not set aside yet (M2).
 func makeFolder(fs disk.FS, f folder) error {
 	switch old, _, err := readFolder(fs, f.dir, f.key); {
 	case err == nil && !old.meta.topic.IsZero() && old.meta.topic != f.meta.topic:
@@ -159,10 +166,48 @@ func makeFolder(fs disk.FS, f folder) error {
 	if err := fs.MkdirAll(f.path()); err != nil {
 		return err
 	}
-	if err := disk.WriteFileAtomic(fs, path.Join(f.path(), partitionName), f.meta.encode()); err != nil {
+	if err := disk.WriteFileUnsynced(fs, path.Join(f.path(), partitionName), f.meta.encode()); err != nil {
 		return err
 	}
-	return fs.SyncDir(f.dir.path)
+	f.dir.names.made.Add(1)
+	return nil
+}
+
+// sync makes durable which partition a folder is for, and that it is there.
+func (f folder) sync(fs disk.FS) error {
+	file, err := fs.Open(path.Join(f.path(), partitionName))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(file.SyncData(), file.Close()); err != nil {
+		return err
+	}
+	return f.dir.names.sync(fs, f.dir.path)
+}
+
+// names are those of folders in a log directory that may not be durable yet.
+type names struct {
+	made atomic.Int64 // since the start, and those that were found
+
+	mu     sync.Mutex
+	synced int64 // of made
+}
+
+// sync makes every folder durable that was made before the call. One sync does
+// for all that ask meanwhile.
+func (n *names) sync(fs disk.FS, dir string) error {
+	wanted := n.made.Load()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.synced >= wanted {
+		return nil
+	}
+	made := n.made.Load()
+	if err := fs.SyncDir(dir); err != nil {
+		return err
+	}
+	n.synced = made
+	return nil
 }
 
 // setAside renames a folder so that it is no replica any more, durably, and

@@ -196,7 +196,7 @@ func (m *Manager) tryMove(ctx context.Context, r *replica, mv *move) (err error)
 		return err
 	}
 	cfg, _ := m.logConfig(r.p.Settings(), f, openMade)
-	cfg.Dir = future
+	cfg.Dir, cfg.FolderSync = future, nil
 	log, err := locallog.Open(cfg)
 	if err != nil {
 		return err

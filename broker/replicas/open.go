@@ -111,6 +111,7 @@ func (m *Manager) openDir(d *dir) ([]folder, error) {
 		return nil, &DirError{Dir: d.path, Reason: "it cannot be listed", Cause: err}
 	}
 	var folders []folder
+	d.names.made.Store(1)
 	if !d.clean && !d.fresh {
 		m.cfg.Logger.Warn("the last stop was not orderly; logs are scanned past their recovery points", "dir", d.path)
 	}
