@@ -229,7 +229,9 @@ func storeDown(f *faults) {
 		}
 		return kit.Fault{Drop: true}
 	})
-	for time.Now().Before(limit) {
+	pace := time.NewTicker(200 * time.Millisecond) // a segment a tick waits for the store
+	defer pace.Stop()
+	for ; time.Now().Before(limit); <-pace.C {
 		f.write("outage", 0, n, 10, size, time.Time{})
 		f.write("outage", 1, n, 10, size, time.Time{})
 		n += 10
@@ -310,8 +312,11 @@ func slowDown(f *faults) {
 	if kit.Long() {
 		limit = time.Now().Add(time.Minute)
 	}
+	pace := time.NewTicker(100 * time.Millisecond) // a segment a tick waits for the store
+	defer pace.Stop()
 	n := int64(150)
 	for ; time.Now().Before(limit); n += 10 {
+		<-pace.C
 		write(n, 10)
 		f.check("kept", 0, f.offset("kept", 0, -1)-5, n+10, size) // local data
 	}
