@@ -32,17 +32,23 @@
 //
 //   - M1 A replica leads only under an image that shows this incarnation of the
 //     broker registered and unfenced.
+//
 //   - M2 A folder is removed only once it is named -delete and that name is
 //     durable; a folder that the image does not know is renamed -stray and kept.
+//
 //   - M3 The clean-shutdown file of a directory is written after all its logs
 //     were synced and closed and all its checkpoints are durable, and removed,
 //     durably, before anything in the directory changes.
+//
 //   - M4 A log directory that was known and is now empty or missing is refused.
+//
 //   - M5 DeleteRecords of a partition without a tier is answered after
 //     log-start-offset-checkpoint holds the offset durably.
+//
 //   - M7 A replica that moves has, from when its copy takes its name on, that copy
 //     as its only truth: it holds everything, durably, and a higher number of
 //     moves than the former folder, which a stop in between may leave.
+//
 //   - M6 Nothing is opened, and no folder taken for one of a deleted topic, under
 //     metadata that went back in time: the indexes in partition.metadata and in
 //     the clean-shutdown file are at most that of a complete image.
