@@ -223,6 +223,7 @@ func TestStoreThatRefusesAtStart(t *testing.T) {
 		"bucket":   {"remote.store.url": "s3://no-such-bucket/x"},
 		"key":      {"remote.store.secret.access.key": "wrong-secret"},
 		"endpoint": {"remote.store.endpoint": "http://127.0.0.1:1"},
+		"folder":   {"remote.store.url": "file:///proc/no/folder"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := m.Properties("x")

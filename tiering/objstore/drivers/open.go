@@ -50,7 +50,7 @@ func Open(ctx context.Context, cfg Config) (objstore.Store, error) {
 		if fs == nil {
 			fs = disk.OS()
 		}
-		return opened(file.Open(file.Config{FS: fs, Dir: loc.Bucket}))
+		return file.Open(file.Config{FS: fs, Dir: loc.Bucket}), nil
 	}
 	bucket := s3proto.Config{
 		Bucket: loc.Bucket, Prefix: loc.Prefix, Endpoint: cfg.Endpoint, Region: cfg.Region, PathStyle: cfg.PathStyle,

@@ -15,7 +15,6 @@ import (
 
 	"strandline/metadata/disk"
 	"strandline/tiering/objstore"
-	"strandline/tiering/objstore/file"
 )
 
 const root = "/var/tier"
@@ -148,8 +147,7 @@ func TestPowerLossAtAnyPoint(t *testing.T) {
 	for cut := int64(0); ; cut++ {
 		crash := disk.NewCrash(uint64(cut))
 		fault := disk.NewFault(crash, nil)
-		s, err := file.Open(file.Config{FS: fault, Dir: root})
-		require.NoError(t, err)
+		s := open(t, fault, root)
 		opened := fault.Calls()
 		fault.SetInjector(func(op disk.Op) error {
 			if fault.Calls()-opened > cut {

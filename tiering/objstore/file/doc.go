@@ -15,6 +15,7 @@
 //     an entry was.
 //   - F3 Folders that Delete has emptied are removed. What a crash left behind,
 //     temporary files and empty folders, is removed by the next Open.
+//   - F4 A folder that cannot be used at Open is tried again by each call.
 //
 // Goroutines: none. Errors: *objstore.Error.
 package file

@@ -26,7 +26,7 @@ func (s *Store) Put(ctx context.Context, key string, body objstore.Body, o objst
 			return objstore.Info{}, s.exists(key)
 		}
 	}
-	tmp := path.Join(s.tmp.dir, strconv.FormatInt(s.names.Add(1), 10))
+	tmp := path.Join(s.tmp.Load().dir, strconv.FormatInt(s.names.Add(1), 10))
 	crc, err := s.write(ctx, tmp, key, body, o)
 	if err == nil {
 		err = s.publish(tmp, key, o.IfAbsent)

@@ -28,7 +28,9 @@ type Config struct {
 type Store struct {
 	fs   disk.FS
 	root string
-	tmp  *instance
+
+	starting sync.Mutex
+	tmp      atomic.Pointer[instance] // nil until the folder could be used; set under starting
 
 	names  atomic.Int64
 	closed atomic.Bool
@@ -37,25 +39,54 @@ type Store struct {
 }
 
 // Open opens the store, making its root where it is missing, and removes what
-// instances that are no more have left behind.
-func Open(cfg Config) (*Store, error) {
+// instances that are no more have left behind. A folder that cannot be used is
+// an error of each call until it can.
+func Open(cfg Config) *Store {
 	s := &Store{fs: cfg.FS, root: path.Clean(cfg.Dir)}
+	_ = s.start(objstore.VerbList)
+	return s
+}
+
+// start makes the folder ready once; it is cheap from then on.
+func (s *Store) start(op objstore.Verb) error {
+	if s.tmp.Load() != nil {
+		return nil
+	}
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	if s.tmp.Load() != nil {
+		return nil
+	}
+	if s.closed.Load() {
+		return s.classed(op, "", objstore.ErrClosed, nil)
+	}
 	if err := disk.EnsureDir(s.fs, s.root); err != nil {
-		return nil, s.fail(objstore.VerbList, "", err)
+		return s.unusable(op, err)
 	}
 	crashed, err := removeDeadInstances(s.fs, s.root)
+	if err == nil && crashed {
+		err = s.pruneTree()
+	}
 	if err != nil {
-		return nil, s.fail(objstore.VerbList, "", err)
+		return s.unusable(op, err)
 	}
-	if crashed {
-		if err := s.pruneTree(); err != nil {
-			return nil, s.fail(objstore.VerbList, "", err)
-		}
+	tmp, err := newInstance(s.fs, s.root)
+	if err != nil {
+		return s.unusable(op, err)
 	}
-	if s.tmp, err = newInstance(s.fs, s.root); err != nil {
-		return nil, s.fail(objstore.VerbPut, "", err)
+	s.tmp.Store(tmp)
+	return nil
+}
+
+// unusable is an error of the root itself.
+func (s *Store) unusable(op objstore.Verb, cause error) error {
+	err := s.fail(op, "", cause)
+	var e *objstore.Error
+	if errors.As(err, &e) && (e.Class == objstore.ErrInvalidKey || e.Class == objstore.ErrNotFound) {
+		e.Class = objstore.ErrNoBucket
+		e.Remedy = "remote.store.url must name a directory, or one that can be made"
 	}
-	return s, nil
+	return err
 }
 
 // fail wraps an error of the file system.
@@ -99,6 +130,9 @@ func (s *Store) check(ctx context.Context, op objstore.Verb, keys ...string) err
 	}
 	if err := ctx.Err(); err != nil {
 		return s.classed(op, "", objstore.ErrUnavailable, context.Cause(ctx))
+	}
+	if err := s.start(op); err != nil {
+		return err
 	}
 	for _, key := range keys {
 		if err := objstore.ValidateKey(key); err != nil {
@@ -280,8 +314,12 @@ func (s *Store) Location() objstore.Location {
 // Close implements objstore.Store. Puts under way fail.
 func (s *Store) Close() error {
 	s.once.Do(func() {
+		s.starting.Lock()
+		defer s.starting.Unlock()
 		s.closed.Store(true)
-		s.err = s.tmp.close()
+		if tmp := s.tmp.Load(); tmp != nil {
+			s.err = tmp.close()
+		}
 	})
 	return s.err
 }
