@@ -201,8 +201,9 @@ func (l *Log) RollIfDue(now time.Time) (bool, error) {
 	if err := l.usable(); err != nil {
 		return false, err
 	}
-	s, active := l.settings.Load(), l.active().Info()
-	if active.Bytes == 0 || s.SegmentAge <= 0 || now.Sub(active.Created) <= s.SegmentAge-l.jitter {
+	s := l.settings.Load()
+	created, written := l.active().Created()
+	if !written || s.SegmentAge <= 0 || now.Sub(created) <= s.SegmentAge-l.jitter {
 		return false, nil
 	}
 	return l.Roll()

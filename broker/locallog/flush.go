@@ -197,6 +197,9 @@ func (l *Log) syncIfMany() error {
 // FlushDue says that FlushMessages or FlushInterval ask for a Flush.
 func (l *Log) FlushDue(now time.Time) bool {
 	s := l.settings.Load()
+	if s.FlushMessages <= 0 && s.FlushInterval <= 0 {
+		return false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	behind := int64(l.EndOffset() - l.FlushedOffset())

@@ -200,18 +200,19 @@ func (p *Partition) TrimLocal(below cluster.Offset) (removed int, bytes int64, e
 // passed, forgets idle producers, and syncs where flush.ms or a sealed segment
 // ask for it.
 func (p *Partition) Sweep() error {
+	now := p.cfg.Now()
 	p.writeMu.Lock()
 	if p.online() == nil {
-		p.log.Producers().Expire(p.cfg.Now())
+		p.log.Producers().Expire(now)
 	}
 	p.writeMu.Unlock()
 	if p.online() != nil {
 		return nil
 	}
-	if p.log.FlushDue(p.cfg.Now()) || p.log.FlushedOffset() < p.log.ActiveBase() {
+	if p.log.FlushDue(now) || p.log.FlushedOffset() < p.log.ActiveBase() {
 		p.FlushSoon()
 	}
-	_, err := p.log.RunDeferred(p.cfg.Now())
+	_, err := p.log.RunDeferred(now)
 	return p.storage(err)
 }
 

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -50,6 +51,29 @@ func TestCreationWaitsForNoDisk(t *testing.T) {
 				want = 3
 			}
 			require.Equal(t, want, n.get(topic, i).LogEndOffset())
+		}
+		n.stop()
+	})
+}
+
+// TestEveryReplicaIsSwept holds that of many replicas none waits longer than a
+// round for its flush.ms.
+func TestEveryReplicaIsSwept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = sweepAll + 40
+		ctl := newController(t)
+		n := startNode(t, disk.NewCrash(1), ctl, nil, "/a")
+		n.activate()
+		topic := ctl.create("many", many, map[string]string{"flush.ms": "1"})
+		synctest.Wait()
+		time.Sleep(3 * housekeepingEvery) // in the middle of a round
+		for i := range int32(many) {
+			n.produce(topic, i, 1)
+		}
+		time.Sleep(2 * sweepRounds * housekeepingEvery)
+		synctest.Wait()
+		for i := range int32(many) {
+			require.Equal(t, cluster.Offset(1), n.get(topic, i).FlushedOffset())
 		}
 		n.stop()
 	})

@@ -109,6 +109,9 @@ type Manager struct {
 	closeErr  error
 	started   bool
 
+	// sweeping are the replicas of this round of sweeps; of the housekeeping alone.
+	sweeping []*replica
+
 	moves moves
 	// misplaced says that the controller may not know where each replica is.
 	misplaced atomic.Bool

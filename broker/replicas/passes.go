@@ -96,24 +96,40 @@ func (s *schedule) due(now time.Time) bool {
 	return true
 }
 
-// sweep does every log's periodic duties. Only what failed says so: the replica
-// is then offline and has logged it.
+// sweep does the logs' periodic duties. Only what failed says so: the replica is
+// then offline and has logged it. Where there are many replicas they are listed
+// once a round of sweepRounds calls, of which each does its part.
 func (m *Manager) sweep(round int) {
-	many := m.count() > sweepAll
-	for tp, r := range m.replicas() {
-		if m.ctx.Err() != nil {
-			return
+	n := round % sweepRounds
+	if m.count() <= sweepAll {
+		m.sweeping = nil
+		for _, r := range m.replicas() {
+			m.sweepOne(r)
 		}
-		if r.p == nil || many && (int(tp.Topic[0])+int(tp.Partition)+round)%sweepRounds != 0 {
-			continue
+		return
+	}
+	if n == 0 || m.sweeping == nil {
+		m.sweeping = make([]*replica, 0, m.count())
+		for _, r := range m.replicas() {
+			m.sweeping = append(m.sweeping, r)
 		}
-		err := r.p.RollIfDue()
-		if err == nil {
-			err = r.p.Sweep()
-		}
-		if err != nil && !errors.Is(err, partition.ErrStorage) && !errors.Is(err, partition.ErrClosed) {
-			m.cfg.Logger.Warn("log housekeeping failed", "partition", r.key.String(), "err", err)
-		}
+	}
+	all := len(m.sweeping)
+	for _, r := range m.sweeping[all*n/sweepRounds : all*(n+1)/sweepRounds] {
+		m.sweepOne(r)
+	}
+}
+
+func (m *Manager) sweepOne(r *replica) {
+	if r.p == nil || m.ctx.Err() != nil {
+		return
+	}
+	err := r.p.RollIfDue()
+	if err == nil {
+		err = r.p.Sweep()
+	}
+	if err != nil && !errors.Is(err, partition.ErrStorage) && !errors.Is(err, partition.ErrClosed) {
+		m.cfg.Logger.Warn("log housekeeping failed", "partition", r.key.String(), "err", err)
 	}
 }
 

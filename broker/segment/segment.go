@@ -193,6 +193,14 @@ func (s *Segment) Bytes() int64 {
 	return s.mu.bytes
 }
 
+// Created is when the first batch was written, as far as is known; false where
+// there is none.
+func (s *Segment) Created() (time.Time, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.mu.created, s.mu.bytes > 0
+}
+
 // Acquire returns the .log file's handle with a reference; ErrRemoved where the
 // segment went away, so that whoever asked looks again which segment it wants.
 func (s *Segment) Acquire() (*disk.Handle, error) {
