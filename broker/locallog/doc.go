@@ -40,8 +40,8 @@
 //     segment, to see that it ends where the next one starts.
 //   - L7 A snapshot at a sealed segment's end is written after the segment's
 //     indexes were synced: where a usable one is, they need no scan.
-//   - L8 Opening a log syncs nothing, unless it cuts it, seals a segment of it or
-//     writes it over after an error: what was found past the recovery point is as
+//   - L8 Opening a log syncs nothing, unless it cuts it, writes it over after an
+//     error, or finds more than a few unsynced segments: what was found past the recovery point is as
 //     durable as before, and FlushedOffset says so until the first sync, which
 //     covers the folder's names too. A log that did not change closes without one.
 package locallog

@@ -47,7 +47,9 @@ type Log struct {
 	// While opening: how far producers has come, and that the epochs are not known.
 	producersEnd cluster.Offset
 	epochsLost   bool
-	unsyncedTail bool // the active segment was recovered and not synced
+	// unsyncedFrom is the base of the first segment that was recovered and not
+	// synced, or NoOffset.
+	unsyncedFrom cluster.Offset
 
 	mu struct {
 		sync.Mutex

@@ -321,7 +321,7 @@ func TestUncleanReopenKeepsEverythingAfterAKill(t *testing.T) {
 		require.Equal(t, before[i].Bytes, after[i].Bytes)
 		require.Equal(t, before[i].MaxTimestamp, after[i].MaxTimestamp)
 	}
-	require.Equal(t, l.ActiveBase(), l.FlushedOffset(), "what was appended last is durable with the next sync")
+	require.Less(t, l.FlushedOffset(), l.EndOffset(), "what was appended last is durable with the next sync")
 	require.NoError(t, l.Flush(context.Background()))
 	require.Equal(t, l.EndOffset(), l.FlushedOffset())
 }

@@ -42,7 +42,7 @@ func newLog(cfg Config) *Log {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	l := &Log{config: cfg, recent: cfg.Recent, lastEpoch: cluster.NoLeaderEpoch, loadedSnapshot: cluster.NoOffset}
+	l := &Log{config: cfg, recent: cfg.Recent, lastEpoch: cluster.NoLeaderEpoch, loadedSnapshot: cluster.NoOffset, unsyncedFrom: cluster.NoOffset}
 	if cfg.Handles == nil {
 		l.ownHandles = disk.NewHandleCache(cfg.FS, ownHandlesLimit)
 		l.config.Handles = l.ownHandles
@@ -190,8 +190,8 @@ func (l *Log) setBounds() error {
 	}
 	l.end.Store(int64(end))
 	l.flushed.Store(int64(end))
-	if l.unsyncedTail {
-		l.flushed.Store(int64(max(s.active().Base(), min(l.config.RecoveryPoint, end))))
+	if l.unsyncedFrom != cluster.NoOffset {
+		l.flushed.Store(int64(max(l.unsyncedFrom, min(l.config.RecoveryPoint, end))))
 		l.mu.unflushedSince = l.now()
 	}
 	l.start.Store(int64(start))

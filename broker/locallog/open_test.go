@@ -41,12 +41,17 @@ func TestWhatDidNotChangeCostsNoSync(t *testing.T) {
 	require.Positive(t, syncs(t, fs, func() { require.NoError(t, l.Flush(context.Background())) }))
 	require.Equal(t, 1, asked, "the folder is durable before the first data counts as such")
 	point := l.FlushedOffset()
-	want = append(want, fill(t, l, l.EndOffset()+3)...)
+	segments := len(l.Segments())
+	want = append(want, fill(t, l, l.EndOffset()+40)...)
+	require.Greater(t, len(l.Segments()), segments)
 
 	killed := disk.NewFault(crash.Kill(), nil)
 	cfg.FS, cfg.RecoveryPoint = killed, point
 	require.Zero(t, syncs(t, killed, func() { l = openLog(t, cfg) }), "after a kill, with batches past the recovery point")
-	require.Less(t, l.FlushedOffset(), l.EndOffset())
+	require.Less(t, l.FlushedOffset(), l.ActiveBase())
+	require.NoError(t, l.Flush(context.Background()))
+	require.Equal(t, l.EndOffset(), l.FlushedOffset())
+	require.Contains(t, l.snapshotOffsets(), l.ActiveBase(), "L7")
 	l.AssignEpoch(2)
 	require.Positive(t, syncs(t, killed, func() { require.NoError(t, l.Close(true)) }))
 

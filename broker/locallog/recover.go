@@ -130,18 +130,20 @@ func (l *Log) recoverOne(bases []cluster.Offset, i int, row []*segment.Segment) 
 		}
 	}
 	s, r, err := segment.Recover(l.where, base, segment.RecoverOptions{
-		IntervalBytes: l.settings.Load().IndexIntervalBytes, DurableBelow: durable, Rewrite: l.config.Rewrite, Unsynced: last, Visit: l.visitor(l.producers, l.scannedEpoch),
+		IntervalBytes: l.settings.Load().IndexIntervalBytes, DurableBelow: durable, Rewrite: l.config.Rewrite, Unsynced: l.mayDefer(next, last), Visit: l.visitor(l.producers, l.scannedEpoch),
 	})
 	if err != nil {
 		return nil, false, err
 	}
 	l.producersEnd = r.Next
+	if !r.Synced && l.unsyncedFrom == cluster.NoOffset {
+		l.unsyncedFrom = base
+	}
 	if r.CutBytes > 0 {
 		l.logger().Warn("log is cut at the first bad batch", "base", base, "end", r.Next, "bytes", r.CutBytes, "error", r.Cause)
 	}
 	switch {
 	case last:
-		l.unsyncedTail = !r.Synced
 		return s, true, nil
 	case r.Next > next:
 		s.Close()
@@ -153,22 +155,32 @@ func (l *Log) recoverOne(bases []cluster.Offset, i int, row []*segment.Segment) 
 		return s, true, l.tearOff(bases[i+1:], r.Next)
 	}
 	l.noteMissing(r.Next, next)
-	if err := l.sealRecovered(s, next); err != nil {
+	if err := l.sealRecovered(s, next, r.Synced); err != nil {
 		s.Close()
 		return nil, false, err
 	}
 	return s, false, nil
 }
 
-// sealRecovered seals a segment that another one follows, with the snapshot
-// between them, all durable.
-func (l *Log) sealRecovered(s *segment.Segment, next cluster.Offset) error {
+// mayDefer says whether what a recovered segment holds may wait for the next
+// sync: it lies past the recovery point, and few enough wait already.
+func (l *Log) mayDefer(next cluster.Offset, last bool) bool {
+	return last || next > l.config.RecoveryPoint && len(l.mu.unsynced) < unsyncedMax
+}
+
+// sealRecovered seals a segment that another one follows. Where it is durable so
+// is, at once, the snapshot between them; else both wait for the next sync.
+func (l *Log) sealRecovered(s *segment.Segment, next cluster.Offset, synced bool) error {
 	if err := s.Seal(next); err != nil {
 		return err
 	}
-	s.Synced()
+	s.Synced() // a sync opens the file again: with many logs they would be too many
 	l.producersEnd = next
-	return l.writeSnapshot(next, l.producers.Snapshot())
+	if synced {
+		return l.writeSnapshot(next, l.producers.Snapshot())
+	}
+	l.mu.unsynced = append(l.mu.unsynced, unsynced{s, l.producers.Snapshot()})
+	return nil
 }
 
 // tearOff removes segments that follow a torn end, from the last.
