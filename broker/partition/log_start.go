@@ -197,8 +197,7 @@ func (p *Partition) TrimLocal(below cluster.Offset) (removed int, bytes int64, e
 }
 
 // Sweep does the log's periodic duties: it removes files whose delay has
-// passed, forgets idle producers, and syncs where flush.ms or a sealed segment
-// ask for it.
+// passed, and forgets idle producers.
 func (p *Partition) Sweep() error {
 	now := p.cfg.Now()
 	p.writeMu.Lock()
@@ -209,11 +208,20 @@ func (p *Partition) Sweep() error {
 	if p.online() != nil {
 		return nil
 	}
-	if p.log.FlushDue(now) || p.log.FlushedOffset() < p.log.ActiveBase() {
-		p.FlushSoon()
-	}
 	_, err := p.log.RunDeferred(now)
 	return p.storage(err)
+}
+
+// FlushDue says that flush.ms or a sealed segment ask for a sync.
+func (p *Partition) FlushDue() bool {
+	return p.online() == nil && (p.log.FlushDue(p.cfg.Now()) || p.log.FlushedOffset() < p.log.ActiveBase())
+}
+
+// Flushing says that a sync is under way, or waits for its turn.
+func (p *Partition) Flushing() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.flushing
 }
 
 // RemoveNow removes the files of removed segments without waiting for their

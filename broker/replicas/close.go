@@ -56,7 +56,7 @@ func (m *Manager) closeLogs(ctx context.Context) map[*dir]bool {
 		clean[f.dir] = clean[f.dir] && f.dir.clean
 	}
 	var mu sync.Mutex
-	parallel(len(all), openersMax, func(i int) {
+	parallel(len(all), closersMax, func(i int) {
 		r := all[i]
 		ok := false
 		if r.p != nil {

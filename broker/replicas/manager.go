@@ -70,8 +70,12 @@ const (
 	handlesMax = 1024
 	// flushesMax bounds the syncs of one directory that run at once.
 	flushesMax = 8
-	// openersMax bounds the logs that are created, or closed, at once.
+	// openersMax bounds the logs that are created at once.
 	openersMax = 8
+	// closersMax bounds the logs that are closed at once. Each waits for the disk
+	// most of the time, and a file system commits together what waits together: an
+	// orderly stop of thousands has only seconds.
+	closersMax = 64
 )
 
 // Manager hosts the replicas of this broker. See the package comment.
@@ -109,8 +113,10 @@ type Manager struct {
 	closeErr  error
 	started   bool
 
-	// sweeping are the replicas of this round of sweeps; of the housekeeping alone.
+	// Of the housekeeping alone: the replicas of this round of sweeps, and those
+	// that it has made flush.
 	sweeping []*replica
+	flushing []*partition.Partition
 
 	moves moves
 	// misplaced says that the controller may not know where each replica is.

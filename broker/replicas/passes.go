@@ -3,6 +3,7 @@ package replicas
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,9 @@ const (
 	housekeepingEvery = 100 * time.Millisecond
 	sweepAll          = 256
 	sweepRounds       = 10
+	// sweepFlushesMax bounds the replicas that a sweep has made flush and that have
+	// not ended: after kill -9 all of them ask for it. The others' turn comes.
+	sweepFlushesMax = 32
 )
 
 // stepMax bounds one step of a retention pass that waits for the controller.
@@ -100,6 +104,7 @@ func (s *schedule) due(now time.Time) bool {
 // then offline and has logged it. Where there are many replicas they are listed
 // once a round of sweepRounds calls, of which each does its part.
 func (m *Manager) sweep(round int) {
+	m.flushing = slices.DeleteFunc(m.flushing, func(p *partition.Partition) bool { return !p.Flushing() })
 	n := round % sweepRounds
 	if m.count() <= sweepAll {
 		m.sweeping = nil
@@ -127,6 +132,10 @@ func (m *Manager) sweepOne(r *replica) {
 	err := r.p.RollIfDue()
 	if err == nil {
 		err = r.p.Sweep()
+	}
+	if len(m.flushing) < sweepFlushesMax && r.p.FlushDue() {
+		r.p.FlushSoon()
+		m.flushing = append(m.flushing, r.p)
 	}
 	if err != nil && !errors.Is(err, partition.ErrStorage) && !errors.Is(err, partition.ErrClosed) {
 		m.cfg.Logger.Warn("log housekeeping failed", "partition", r.key.String(), "err", err)
