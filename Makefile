@@ -8,7 +8,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 TESTFLAGS ?=
 
 .PHONY: help build run test test-all tools lint bench docs clean \
-  test-long test-long-kill test-long-power test-long-tier test-long-metamorphic test-long-soak fuzz
+  test-long test-long-kill test-long-power test-long-tier test-long-metamorphic test-long-soak test-long-scale fuzz
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
@@ -56,6 +56,9 @@ test-long-metamorphic: ## one workload with the tier on and off, many seeds
 
 test-long-soak: ## minutes of load on the cases of the tier
 	$(LONG) -timeout 120m ./integration/tiercases
+
+test-long-scale: ## 5,000 partitions and 100,000 remote segments, beside Apache Kafka; a quarter of an hour
+	$(LONG) -timeout 60m ./integration/scale
 
 fuzz: ## every fuzz target for FUZZTIME, one after the other
 	@grep -rlE '^func Fuzz' --include='*_test.go' broker metadata tiering | xargs -n1 dirname | sort -u | while read -r dir; do \

@@ -23,12 +23,22 @@ type Raw struct {
 // Dial opens a raw connection.
 func Dial(t testing.TB, addr string) *Raw {
 	t.Helper()
-	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	r, err := TryDial(t, addr)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+// TryDial opens a raw connection to where perhaps nobody listens yet.
+func TryDial(t testing.TB, addr string) (*Raw, error) {
+	t.Helper()
+	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	if err != nil {
+		return nil, err
+	}
 	t.Cleanup(func() { _ = c.Close() })
-	return &Raw{Conn: c, t: t, f: kmsg.NewRequestFormatter(kmsg.FormatterClientID("raw"))}
+	return &Raw{Conn: c, t: t, f: kmsg.NewRequestFormatter(kmsg.FormatterClientID("raw"))}, nil
 }
 
 // Send writes a request.
