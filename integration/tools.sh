@@ -27,7 +27,7 @@ command -v javac >/dev/null || packages+=(openjdk-17-jdk-headless)
 command -v mvn >/dev/null || packages+=(maven)
 command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)
-for module in kafka:python3-kafka snappy:python3-snappy lz4:python3-lz4 zstandard:python3-zstandard venv:python3-venv ensurepip:python3-venv; do
+for module in kafka:python3-kafka snappy:python3-snappy lz4:python3-lz4 xxhash:python3-xxhash zstandard:python3-zstandard venv:python3-venv ensurepip:python3-venv; do
   /usr/bin/python3 -c "import ${module%%:*}" 2>/dev/null || packages+=("${module##*:}")
 done
 if [ ${#packages[@]} -gt 0 ]; then

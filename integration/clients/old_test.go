@@ -74,10 +74,10 @@ func oldSarama(addr string, version sarama.KafkaVersion) oldClient {
 
 func oldPython(t *testing.T, addr, version string) oldClient {
 	python := kit.DebianPythonKafka(t)
-	codecs := []string{"none", "gzip", "snappy"}
+	codecs := []string{"none", "gzip", "snappy", "lz4"}
 	// Before 0.10 it needs a module more for lz4.
-	if version == "0.10.0" || exec.Command(python, "-c", "import xxhash").Run() == nil {
-		codecs = append(codecs, "lz4")
+	if exec.Command(python, "-c", "import xxhash").Run() != nil {
+		kit.Missing(t, "python3-xxhash")
 	}
 	run := func(in io.Reader, args ...string) ([]byte, error) {
 		cmd := exec.Command(python, append([]string{"testdata/old.py", addr, version}, args...)...)
