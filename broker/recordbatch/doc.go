@@ -1,5 +1,7 @@
 // Package recordbatch reads, checks, patches and writes Kafka's record batches
-// (message format v2), their records and their compression.
+// (message format v2), their records and their compression. Message sets of
+// formats v0 and v1, which old clients send and fetch, are turned into batches
+// (Decoder.AppendUpgraded) and made of them (Downgrader); they are never stored.
 //
 // It owns the bytes of one batch and nothing else: it opens no file, knows no
 // partition, starts no goroutine and keeps no state between calls but pools of
