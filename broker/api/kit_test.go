@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
@@ -41,13 +42,14 @@ const (
 // kit is a broker of this package's and server's real parts, and real
 // partitions, under a controller that does what its tests need.
 type kit struct {
-	t       testing.TB
-	dir     string
-	broker  config.Broker
-	handler *api.Handler
-	server  *server.Server
-	metrics *server.Metrics
-	addr    string
+	t        testing.TB
+	dir      string
+	broker   config.Broker
+	handler  *api.Handler
+	server   *server.Server
+	metrics  *server.Metrics
+	registry *prometheus.Registry
+	addr     string
 
 	mu       sync.Mutex
 	img      *image.Image
@@ -73,8 +75,9 @@ func newKit(t testing.TB, change func(*config.Broker)) *kit {
 		change(&broker)
 	}
 	k.broker = broker
-	k.metrics = server.NewMetrics(nil)
-	k.handler = api.New(api.Config{Cluster: k, Replicas: k, Broker: broker, LimitHit: k.metrics.LimitHit})
+	k.registry = prometheus.NewRegistry()
+	k.metrics = server.NewMetrics(k.registry)
+	k.handler = api.New(api.Config{Cluster: k, Replicas: k, Broker: broker, LimitHit: k.metrics.LimitHit, Conversions: api.NewConversions(k.registry)})
 	k.server = server.New(server.Config{Handler: k.handler, Metrics: k.metrics, Dirs: []string{k.dir}})
 	port, err := k.server.Listen("PLAINTEXT", "127.0.0.1", 0)
 	require.NoError(t, err)
