@@ -29,7 +29,10 @@ func catalogSize() (partitions, each int) {
 
 // metadataNode opens the metadata plane in a folder.
 func metadataNode(t *testing.T, dir string) *node.Node {
-	broker, _, err := config.ParseBroker(map[string]string{"node.id": "1", "metadata.log.dir": dir, "log.dirs": dir + "-logs"})
+	broker, _, err := config.ParseBroker(map[string]string{
+		"node.id": "1", "metadata.log.dir": dir, "log.dirs": dir + "-logs",
+		"broker.session.timeout.ms": "3600000", // nobody sends heartbeats meanwhile
+	})
 	require.NoError(t, err)
 	n, err := node.Open(node.Config{FS: disk.OS(), Dir: dir, Broker: broker})
 	require.NoError(t, err)
@@ -97,7 +100,11 @@ func TestCatalogOfManySegments(t *testing.T) {
 	}
 	close(next)
 	wg.Wait()
-	require.Empty(t, failed)
+	select {
+	case err := <-failed:
+		t.Fatal(err)
+	default:
+	}
 	total := partitions * each
 	t.Logf("%d segments announced and published in %v", total, time.Since(began))
 	full := heap()
