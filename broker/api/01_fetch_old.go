@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -161,7 +162,7 @@ func (t *downgradeTools) convert(regions []disk.Region, magic int8, from cluster
 	t.full = false
 	for !t.full {
 		b, err := t.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return set, nil
 		}
 		if err != nil {

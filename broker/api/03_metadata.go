@@ -244,7 +244,8 @@ func (h *Handler) createNow(name string) {
 	ctx, cancel := h.withTimeout(h.ctx, 0)
 	defer cancel()
 	res, err := submit[request.CreateTopicsResult](ctx, h, request.CreateTopics{
-		Topics: []request.NewTopic{{Name: name, Partitions: -1, Replication: -1}}})
+		Topics: []request.NewTopic{{Name: name, Partitions: -1, Replication: -1}},
+	})
 	if err == nil && len(res.Topics) == 1 {
 		err = res.Topics[0].Err
 	}

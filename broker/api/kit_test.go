@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -396,8 +397,7 @@ func (c *client) closed() {
 	require.Zero(c.t, n)
 	require.Error(c.t, err)
 	var ne net.Error
-	if e, ok := err.(net.Error); ok {
-		ne = e
+	if errors.As(err, &ne) {
 		require.False(c.t, ne.Timeout())
 	}
 }

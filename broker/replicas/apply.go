@@ -197,8 +197,10 @@ func (m *Manager) host(img *image.Image, w wanted) error {
 			return fmt.Errorf("%w: every log directory has failed", ErrOffline)
 		}
 		if w.dir.absent {
-			m.hosted.Store(w.tp, &replica{folder: folder{dir: w.dir, key: folderKey{w.topic.Name, w.tp.Partition}, meta: partitionMeta{topic: w.tp.Topic}},
-				err: w.dir.offlineErr(), home: &atomic.Pointer[dir]{}, keep: &sync.RWMutex{}})
+			m.hosted.Store(w.tp, &replica{
+				folder: folder{dir: w.dir, key: folderKey{w.topic.Name, w.tp.Partition}, meta: partitionMeta{topic: w.tp.Topic}},
+				err:    w.dir.offlineErr(), home: &atomic.Pointer[dir]{}, keep: &sync.RWMutex{},
+			})
 			return nil
 		}
 		f := folder{dir: w.dir, key: folderKey{w.topic.Name, w.tp.Partition}, meta: partitionMeta{topic: w.tp.Topic, index: img.Index()}}

@@ -93,8 +93,10 @@ func OpenDirs(cfg DirsConfig) (*Dirs, error) {
 			continue
 		}
 		one := &dir{path: k.Path, id: cluster.DirectoryID(id), absent: true}
-		one.offline.Store(&offlineReason{&DirError{Dir: k.Path, Reason: "it holds replicas of this node and is not in log.dirs any more",
-			Remedy: "list it again; to give its data up, remove its entry from " + knownDirsName + " in metadata.log.dir"}})
+		one.offline.Store(&offlineReason{&DirError{
+			Dir: k.Path, Reason: "it holds replicas of this node and is not in log.dirs any more",
+			Remedy: "list it again; to give its data up, remove its entry from " + knownDirsName + " in metadata.log.dir",
+		}})
 		d.absent = append(d.absent, one)
 	}
 	return d, nil

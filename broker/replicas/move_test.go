@@ -260,7 +260,7 @@ func erringMove(t *testing.T, cause error, i int64) (hit bool) {
 			acked = result.LastOffset + 1
 			readAll(t, p)
 		} else {
-			require.True(t, len(n.m.OfflineDirs()) > 0 || cause == syscall.ENOSPC, "%s: %v", where, err)
+			require.True(t, len(n.m.OfflineDirs()) > 0 || errors.Is(cause, syscall.ENOSPC), "%s: %v", where, err)
 			require.ErrorIs(t, err, partition.ErrStorage, where)
 		}
 	}

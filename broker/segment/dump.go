@@ -271,8 +271,15 @@ func (i Item) Fields() []Field {
 		return []Field{{"producerId", i.Txn.ProducerID}, {"firstOffset", i.Txn.First}, {"lastOffset", i.Txn.Last}, {"lastStableOffset", i.Txn.LastStableOffset}}
 	case i.Producer != nil:
 		p := i.Producer
-		return []Field{{"producerId", p.ProducerID}, {"producerEpoch", p.ProducerEpoch}, {"coordinatorEpoch", p.CoordinatorEpoch},
-			{"currentTxnFirstOffset", p.CurrentTxnFirst}, {"lastTimestamp", p.LastTimestamp}, {"lastSequence", p.LastSequence}, {"lastOffset", p.LastOffset}}
+		return []Field{
+			{"producerId", p.ProducerID},
+			{"producerEpoch", p.ProducerEpoch},
+			{"coordinatorEpoch", p.CoordinatorEpoch},
+			{"currentTxnFirstOffset", p.CurrentTxnFirst},
+			{"lastTimestamp", p.LastTimestamp},
+			{"lastSequence", p.LastSequence},
+			{"lastOffset", p.LastOffset},
+		}
 	case i.Epoch != nil:
 		return []Field{{"leaderEpoch", i.Epoch.Epoch}, {"startOffset", i.Epoch.Start}}
 	}
@@ -285,11 +292,22 @@ func batchFields(b recordbatch.Batch, position int64) []Field {
 		timestamp = "LogAppendTime"
 	}
 	return []Field{
-		{"baseOffset", b.BaseOffset()}, {"lastOffset", b.LastOffset()}, {"count", b.RecordCount()},
-		{"baseSequence", b.BaseSequence()}, {"lastSequence", b.LastSequence()},
-		{"producerId", b.ProducerID()}, {"producerEpoch", b.ProducerEpoch()}, {"partitionLeaderEpoch", b.PartitionLeaderEpoch()},
-		{"isTransactional", b.IsTransactional()}, {"isControl", b.IsControl()}, {"position", position},
-		{timestamp, b.MaxTimestamp()}, {"size", b.Bytes()}, {"magic", b.Magic()}, {"compresscodec", b.Compression().String()}, {"crc", b.CRC()},
+		{"baseOffset", b.BaseOffset()},
+		{"lastOffset", b.LastOffset()},
+		{"count", b.RecordCount()},
+		{"baseSequence", b.BaseSequence()},
+		{"lastSequence", b.LastSequence()},
+		{"producerId", b.ProducerID()},
+		{"producerEpoch", b.ProducerEpoch()},
+		{"partitionLeaderEpoch", b.PartitionLeaderEpoch()},
+		{"isTransactional", b.IsTransactional()},
+		{"isControl", b.IsControl()},
+		{"position", position},
+		{timestamp, b.MaxTimestamp()},
+		{"size", b.Bytes()},
+		{"magic", b.Magic()},
+		{"compresscodec", b.Compression().String()},
+		{"crc", b.CRC()},
 	}
 }
 

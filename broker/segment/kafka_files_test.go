@@ -37,8 +37,10 @@ func TestFilesOfKafka(t *testing.T) {
 	for _, suffix := range []string{IndexSuffix, TimeIndexSuffix} {
 		require.NoError(t, fs.Remove(filepath.Join(dir, Name(0, suffix))))
 	}
-	s, r, err := Recover(w, 0, RecoverOptions{IntervalBytes: 4096,
-		Visit: func(Located) (*producerstate.AbortedTxn, error) { return nil, nil }})
+	s, r, err := Recover(w, 0, RecoverOptions{
+		IntervalBytes: 4096,
+		Visit:         func(Located) (*producerstate.AbortedTxn, error) { return nil, nil },
+	})
 	require.NoError(t, err)
 	require.Zero(t, r.CutBytes)
 	require.Equal(t, before.Next, r.Next)

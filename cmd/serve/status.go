@@ -214,8 +214,10 @@ func (n *Node) serveTierSegments(w http.ResponseWriter, r *http.Request) {
 }
 
 func describeSegment(topic string, tp cluster.TopicPartition, s catalog.Segment) tierSegment {
-	return tierSegment{Topic: topic, Partition: tp.Partition, BaseOffset: s.Base, LastOffset: s.End - 1,
-		Bytes: s.Object.ObjectBytes, Key: s.Key, State: strings.ToLower(s.State.String())}
+	return tierSegment{
+		Topic: topic, Partition: tp.Partition, BaseOffset: s.Base, LastOffset: s.End - 1,
+		Bytes: s.Object.ObjectBytes, Key: s.Key, State: strings.ToLower(s.State.String()),
+	}
 }
 
 func (n *Node) serveTopicStatus(w http.ResponseWriter, r *http.Request) {

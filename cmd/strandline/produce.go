@@ -170,7 +170,7 @@ func (p *produceFlags) lines(ctx context.Context, topic string, in io.Reader, se
 	for n := 1; ctx.Err() == nil; n++ {
 		line, err := readLine(reader)
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, bufio.ErrTooLong):
 			return fmt.Errorf("line %d of standard input is longer than %d bytes, the most that a record may have here", n, maxLineBytes)
@@ -198,7 +198,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 		}
 		line = append(line, part...)
 		switch {
-		case err == bufio.ErrBufferFull:
+		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case err == io.EOF && len(line) > 0:
 			return line, nil

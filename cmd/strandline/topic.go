@@ -32,33 +32,45 @@ type topicFlags struct {
 
 func newTopic(c *clientFlags) *cobra.Command {
 	f := &topicFlags{clientFlags: c}
-	cmd := &cobra.Command{Use: "topic", Short: "Create, list, describe, alter and delete topics", Args: cobra.ArbitraryArgs,
+	cmd := &cobra.Command{
+		Use: "topic", Short: "Create, list, describe, alter and delete topics", Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("unknown command %q for `strandline topic`; `strandline topic --help` lists them", args[0])
 			}
 			return cmd.Help()
-		}}
+		},
+	}
 	c.add(cmd)
-	create := &cobra.Command{Use: "create NAME", Short: "Create a topic", Args: exactArgs(1, "one topic name"),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.create(cmd.Context(), args[0]) }}
+	create := &cobra.Command{
+		Use: "create NAME", Short: "Create a topic", Args: exactArgs(1, "one topic name"),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.create(cmd.Context(), args[0]) },
+	}
 	create.Flags().Int32Var(&f.partitions, "partitions", -1, "number of partitions (-1: the broker's default)")
 	create.Flags().Int16Var(&f.replication, "replication-factor", -1, "number of replicas (-1: the broker's default)")
 	create.Flags().StringArrayVar(&f.configs, "config", nil, "k=v, may be given several times")
-	list := &cobra.Command{Use: "list", Short: "List the topics", Args: exactArgs(0, "no argument"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.list(cmd.Context()) }}
-	describe := &cobra.Command{Use: "describe NAME", Short: "Show where a topic's bytes are and what happens to them next", Args: exactArgs(1, "one topic name"),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.describe(cmd.Context(), args[0]) }}
-	alter := &cobra.Command{Use: "alter NAME", Short: "Raise the partition count or change configs", Args: exactArgs(1, "one topic name"),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.alter(cmd.Context(), args[0]) }}
+	list := &cobra.Command{
+		Use: "list", Short: "List the topics", Args: exactArgs(0, "no argument"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.list(cmd.Context()) },
+	}
+	describe := &cobra.Command{
+		Use: "describe NAME", Short: "Show where a topic's bytes are and what happens to them next", Args: exactArgs(1, "one topic name"),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.describe(cmd.Context(), args[0]) },
+	}
+	alter := &cobra.Command{
+		Use: "alter NAME", Short: "Raise the partition count or change configs", Args: exactArgs(1, "one topic name"),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.alter(cmd.Context(), args[0]) },
+	}
 	alter.Flags().Int32Var(&f.partitions, "partitions", -1, "new number of partitions, more than now")
 	alter.Flags().StringArrayVar(&f.configs, "config", nil, "k=v to set, may be given several times")
 	alter.Flags().StringArrayVar(&f.delete, "delete-config", nil, "key to set back to its default")
-	del := &cobra.Command{Use: "delete NAME", Short: "Delete a topic and its part of the tier", Args: exactArgs(1, "one topic name"),
+	del := &cobra.Command{
+		Use: "delete NAME", Short: "Delete a topic and its part of the tier", Args: exactArgs(1, "one topic name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.forever = !cmd.Flags().Changed("timeout")
 			return f.remove(cmd.Context(), args[0])
-		}}
+		},
+	}
 	del.Flags().BoolVar(&f.wait, "wait", false, "return only when its objects are gone from the tier too, however long that takes unless --timeout is given")
 	cmd.AddCommand(create, list, describe, alter, del)
 	return cmd

@@ -336,9 +336,15 @@ func morePartitions(t *testing.T, addr string) {
 				replicas [][]int32
 				want     *kerr.Error
 			}{
-				{3, nil, kerr.InvalidPartitions}, {2, nil, kerr.InvalidPartitions}, {0, nil, kerr.InvalidPartitions}, {-1, nil, kerr.InvalidPartitions},
-				{5, [][]int32{{1}}, kerr.InvalidReplicaAssignment}, {4, [][]int32{{9}}, kerr.InvalidReplicaAssignment}, {4, [][]int32{{1, 1}}, kerr.InvalidReplicaAssignment},
-				{4, [][]int32{{}}, kerr.InvalidReplicaAssignment}, {20_000, nil, kerr.PolicyViolation},
+				{3, nil, kerr.InvalidPartitions},
+				{2, nil, kerr.InvalidPartitions},
+				{0, nil, kerr.InvalidPartitions},
+				{-1, nil, kerr.InvalidPartitions},
+				{5, [][]int32{{1}}, kerr.InvalidReplicaAssignment},
+				{4, [][]int32{{9}}, kerr.InvalidReplicaAssignment},
+				{4, [][]int32{{1, 1}}, kerr.InvalidReplicaAssignment},
+				{4, [][]int32{{}}, kerr.InvalidReplicaAssignment},
+				{20_000, nil, kerr.PolicyViolation},
 			} {
 				got := grow(c, version, validate, topic, tc.count, tc.replicas...)
 				same(t, tc.want, got.ErrorCode, "version %d to %d %v", version, tc.count, tc.replicas)

@@ -65,8 +65,21 @@ func deleteAtEdges(t *testing.T, addr string) {
 				offset, low int64
 				err         *kerr.Error
 			}{
-				{0, 0, nil}, {10, 10, nil}, {5, 10, nil}, {10, 10, nil}, {0, 10, nil}, {-2, -1, kerr.OffsetOutOfRange}, {101, -1, kerr.OffsetOutOfRange},
-				{-1 << 63, -1, kerr.OffsetOutOfRange}, {1<<63 - 1, -1, kerr.OffsetOutOfRange}, {99, 99, nil}, {-1, 100, nil}, {100, 100, nil}, {-1, 100, nil}, {10, 100, nil}, {101, -1, kerr.OffsetOutOfRange},
+				{0, 0, nil},
+				{10, 10, nil},
+				{5, 10, nil},
+				{10, 10, nil},
+				{0, 10, nil},
+				{-2, -1, kerr.OffsetOutOfRange},
+				{101, -1, kerr.OffsetOutOfRange},
+				{-1 << 63, -1, kerr.OffsetOutOfRange},
+				{1<<63 - 1, -1, kerr.OffsetOutOfRange},
+				{99, 99, nil},
+				{-1, 100, nil},
+				{100, 100, nil},
+				{-1, 100, nil},
+				{10, 100, nil},
+				{101, -1, kerr.OffsetOutOfRange},
 			} {
 				got := deleteRecords(c, version, topic, 0, step.offset)
 				same(t, step.err, got.ErrorCode, "version %d to %d", version, step.offset)

@@ -293,7 +293,8 @@ func (k kafkaGo) offsets(topic string, partition int32, timestamp int64) (int64,
 	defer cancel()
 	p := int(partition)
 	got, err := k.cl.ListOffsets(ctx, &kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{
-		topic: {kafkago.FirstOffsetOf(p), kafkago.LastOffsetOf(p), kafkago.TimeOffsetOf(p, time.UnixMilli(timestamp))}}})
+		topic: {kafkago.FirstOffsetOf(p), kafkago.LastOffsetOf(p), kafkago.TimeOffsetOf(p, time.UnixMilli(timestamp))},
+	}})
 	if err != nil {
 		return 0, 0, 0, err
 	}

@@ -42,7 +42,8 @@ func oldSarama(addr string, version sarama.KafkaVersion) oldClient {
 	if version.IsAtLeast(sarama.V0_10_0_0) {
 		codecs = append(codecs, "lz4")
 	}
-	return oldClient{version.String(), codecs,
+	return oldClient{
+		version.String(), codecs,
 		func(topic, codec string, records []record) error {
 			c := config()
 			if err := c.Producer.Compression.UnmarshalText([]byte(codec)); err != nil {
@@ -94,7 +95,8 @@ func oldPython(t *testing.T, addr, version string) oldClient {
 		Timestamp  *int64
 		Key, Value []byte
 	}
-	return oldClient{version, codecs,
+	return oldClient{
+		version, codecs,
 		func(topic, codec string, records []record) error {
 			var in bytes.Buffer
 			for _, r := range records {

@@ -200,8 +200,10 @@ func (k kcat) produce(topic, codec string, idempotent bool, records []record) er
 		in.Write(r.Value)
 		in.WriteString(kcatSeparators[1:])
 	}
-	args := []string{"-P", "-t", topic, "-p", strconv.Itoa(int(records[0].Partition)), "-z", codec, "-Z", "-K", kcatSeparators[:1], "-D", kcatSeparators[1:],
-		"-X", "acks=all", "-X", "enable.idempotence=" + strconv.FormatBool(idempotent)}
+	args := []string{
+		"-P", "-t", topic, "-p", strconv.Itoa(int(records[0].Partition)), "-z", codec, "-Z", "-K", kcatSeparators[:1], "-D", kcatSeparators[1:],
+		"-X", "acks=all", "-X", "enable.idempotence=" + strconv.FormatBool(idempotent),
+	}
 	for _, h := range kcatHeaders {
 		if h.Value == nil {
 			args = append(args, "-H", h.Name)

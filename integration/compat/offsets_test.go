@@ -74,7 +74,8 @@ func TestKafkaOffsetsOverTwoTiers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "delete.json")
 	spec, _ := json.Marshal(map[string]any{"version": 1, "partitions": []any{
 		map[string]any{"topic": "tiered", "partition": 0, "offset": 1500},
-		map[string]any{"topic": "local", "partition": 0, "offset": -1}}})
+		map[string]any{"topic": "local", "partition": 0, "offset": -1},
+	}})
 	require.NoError(t, os.WriteFile(file, spec, 0o600))
 	out = tool(t, s, "", "DeleteRecordsCommand", "--offset-json-file", file)
 	require.Regexp(t, `partition: tiered-0\s+low_watermark: 1500`, out)

@@ -183,9 +183,11 @@ func (c *chaos) load(t *testing.T, addr string) {
 func (c *chaos) note(t *testing.T, what string, code int16) {
 	name := what + " ok"
 	if err := kerr.ErrorForCode(code); err != nil {
-		name = what + " " + err.(*kerr.Error).Message
-		require.Contains(t, []int16{kerr.KafkaStorageError.Code, kerr.NotLeaderForPartition.Code, kerr.LeaderNotAvailable.Code,
-			kerr.UnknownTopicOrPartition.Code, kerr.RequestTimedOut.Code}, code, "%s", name)
+		name = what + " " + kerr.TypedErrorForCode(code).Message
+		require.Contains(t, []int16{
+			kerr.KafkaStorageError.Code, kerr.NotLeaderForPartition.Code, kerr.LeaderNotAvailable.Code,
+			kerr.UnknownTopicOrPartition.Code, kerr.RequestTimedOut.Code,
+		}, code, "%s", name)
 	}
 	c.codes[name]++
 }

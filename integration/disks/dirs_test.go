@@ -173,8 +173,10 @@ func TestEveryDirectoryFails(t *testing.T) {
 func TestKafkaLogDirs(t *testing.T) {
 	dir := t.TempDir()
 	dirs := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}
-	b := start(t, dir, map[string]string{"log.dirs": strings.Join(dirs, ","), "remote.store.url": "file://" + t.TempDir(), "log.retention.check.interval.ms": "200",
-		"log.initial.task.delay.ms": "200", "remote.log.manager.task.interval.ms": "200", "log.segment.delete.delay.ms": "100"})
+	b := start(t, dir, map[string]string{
+		"log.dirs": strings.Join(dirs, ","), "remote.store.url": "file://" + t.TempDir(), "log.retention.check.interval.ms": "200",
+		"log.initial.task.delay.ms": "200", "remote.log.manager.task.interval.ms": "200", "log.segment.delete.delay.ms": "100",
+	})
 	b.create("plain", 2, map[string]string{"remote.storage.enable": "false"})
 	b.create("tiered", 1, map[string]string{"remote.storage.enable": "true", "segment.bytes": fmt.Sprint(mib), "local.retention.bytes": "1"})
 	b.mustWrite("plain", 0, 10, 100_000)

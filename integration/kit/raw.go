@@ -2,6 +2,7 @@ package kit
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -97,12 +98,12 @@ func (r *Raw) Closed() bool {
 	_ = r.SetReadDeadline(time.Now().Add(10 * time.Second))
 	var b [1]byte
 	_, err := r.Read(b[:])
-	return err == io.EOF || err != nil && !isTimeout(err)
+	return errors.Is(err, io.EOF) || err != nil && !isTimeout(err)
 }
 
 func isTimeout(err error) bool {
-	n, ok := err.(net.Error)
-	return ok && n.Timeout()
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
 }
 
 // Produce builds a Produce request for one partition.

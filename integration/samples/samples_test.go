@@ -217,8 +217,10 @@ func produce(t *testing.T, addr, topic string, partitions, n int) {
 		cl := client(t, addr, opts...)
 		for i := range n / len(codecs) {
 			sum := sha256.Sum256([]byte{byte(c), byte(i), byte(i >> 8)})
-			rec := &kgo.Record{Topic: topic, Partition: int32(i % partitions), Key: fmt.Appendf(nil, "%s-%d", topic, i), Timestamp: time.UnixMilli(1_790_000_000_000 + int64(i)),
-				Value: fmt.Appendf(nil, "%d:%d:%s", c, i, strings.Repeat(hex.EncodeToString(sum[:]), 1+i%4))}
+			rec := &kgo.Record{
+				Topic: topic, Partition: int32(i % partitions), Key: fmt.Appendf(nil, "%s-%d", topic, i), Timestamp: time.UnixMilli(1_790_000_000_000 + int64(i)),
+				Value: fmt.Appendf(nil, "%d:%d:%s", c, i, strings.Repeat(hex.EncodeToString(sum[:]), 1+i%4)),
+			}
 			switch i % 5 {
 			case 1:
 				rec.Key = nil
@@ -344,7 +346,7 @@ func unpack(t *testing.T, file, dir string) {
 	require.NoError(t, err)
 	for r := tar.NewReader(zip); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return
 		}
 		require.NoError(t, err)

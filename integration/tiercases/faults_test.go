@@ -2,6 +2,7 @@ package tiercases
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -338,7 +339,7 @@ func (f *faults) read(topic string, offset int64) error {
 		req.MaxWaitMillis = 1000
 		p := c.Call(req).(*kmsg.FetchResponse).Topics[0].Partitions[0]
 		err = kerr.ErrorForCode(p.ErrorCode)
-		return err != nil && err != kerr.RequestTimedOut || len(p.RecordBatches) > 0
+		return err != nil && !errors.Is(err, kerr.RequestTimedOut) || len(p.RecordBatches) > 0
 	})
 	return err
 }

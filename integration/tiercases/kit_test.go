@@ -173,8 +173,10 @@ func (b *broker) offset(topic string, partition int32, timestamp int64) int64 {
 // check reads [from, to) and compares offsets and values with what write wrote.
 func (b *broker) check(topic string, partition int32, from, to int64, size int, more ...kgo.Opt) {
 	b.t.Helper()
-	opts := append([]kgo.Opt{kgo.SeedBrokers(b.Addr), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchMaxWait(500 * time.Millisecond),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(from)}})}, more...)
+	opts := append([]kgo.Opt{
+		kgo.SeedBrokers(b.Addr), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchMaxWait(500 * time.Millisecond),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(from)}}),
+	}, more...)
 	cl, err := kgo.NewClient(opts...)
 	require.NoError(b.t, err)
 	defer cl.Close()

@@ -2,6 +2,7 @@ package tiercases
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -116,9 +117,9 @@ func (b *broker) readFromStart(ctx context.Context, always bool) error {
 			return err
 		}
 		p := resp.(*kmsg.FetchResponse).Topics[0].Partitions[0]
-		switch err := kerr.ErrorForCode(p.ErrorCode); err {
-		case nil:
-		case kerr.OffsetOutOfRange:
+		switch err := kerr.ErrorForCode(p.ErrorCode); {
+		case err == nil:
+		case errors.Is(err, kerr.OffsetOutOfRange):
 			if start := b.offset("brief", 0, -2); start <= next {
 				return fmt.Errorf("offset %d is refused, but the log starts at %d", next, start)
 			}

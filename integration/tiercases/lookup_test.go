@@ -213,9 +213,12 @@ func refusedForAWhile(f *faults) {
 	f.create("refused", 1, small(11_200))
 	n := int64(0)
 	for _, bad := range []kit.Fault{
-		{Status: http.StatusForbidden, Code: "AccessDenied"}, {Status: http.StatusBadRequest, Code: "ExpiredToken"},
-		{Status: http.StatusForbidden, Code: "RequestTimeTooSkewed"}, {Status: http.StatusForbidden, Code: "InvalidAccessKeyId"},
-		{Status: http.StatusNotFound, Code: "NoSuchBucket"}, {Status: http.StatusInternalServerError, Code: "InternalError"},
+		{Status: http.StatusForbidden, Code: "AccessDenied"},
+		{Status: http.StatusBadRequest, Code: "ExpiredToken"},
+		{Status: http.StatusForbidden, Code: "RequestTimeTooSkewed"},
+		{Status: http.StatusForbidden, Code: "InvalidAccessKeyId"},
+		{Status: http.StatusNotFound, Code: "NoSuchBucket"},
+		{Status: http.StatusInternalServerError, Code: "InternalError"},
 	} {
 		f.proxy.Set(func(*http.Request) kit.Fault { return bad })
 		f.write("refused", 0, n, 40, size, time.Time{})

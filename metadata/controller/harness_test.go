@@ -2,6 +2,7 @@ package controller
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -226,7 +227,8 @@ func (w *world) answer(r request.Result, err error) string {
 
 // errText is the sentinel's text and, where it says more, the sentence.
 func errText(err error) string {
-	if e, ok := err.(*request.Error); ok {
+	var e *request.Error
+	if errors.As(err, &e) {
 		return fmt.Sprintf("(%v) %s", e.Kind, e.Message)
 	}
 	return err.Error()
