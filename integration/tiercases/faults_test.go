@@ -243,7 +243,7 @@ func storeDown(f *faults) {
 	require.False(f.t, f.status().Store.OK)
 	f.proxy.Set(nil)
 	for p := range int32(2) {
-		kit.Eventually(f.t, time.Minute, "everything arrives", func() bool { return f.partition("outage", p).PendingSegments == 0 })
+		kit.Eventually(f.t, 5*time.Minute, "everything arrives", func() bool { return f.partition("outage", p).PendingSegments == 0 })
 		f.check("outage", p, 0, n, size)
 	}
 	f.agree()
