@@ -4,6 +4,7 @@ import (
 	"errors"
 	"iter"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -136,6 +137,8 @@ func TestAgainstTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table, w := NewTable(), &twin{maxTS: -1, lastEpoch: cluster.NoLeaderEpoch}
 		over, overSum := NewOverlay(NewTable()), NewSummary() // everything in flight, nothing stored
+		stored := NewTable()                                  // a part stored, the rest in flight
+		behind, inFlight := NewOverlay(stored), []Edit(nil)
 		ctx := Context{LeaderEpoch: 3, NowMs: 100}
 		for n := range rapid.IntRange(1, 40).Draw(t, "events") {
 			ctx.NowMs += rapid.Int64Range(0, 9).Draw(t, "wait")
@@ -167,6 +170,17 @@ func TestAgainstTwin(t *testing.T) {
 			check(t, table, w, before, ctx.Deleted)
 			lookups(t, table, w, table)
 			lookups(t, table, w, over)
+			behind.Add(e)
+			if inFlight = append(inFlight, e); rapid.IntRange(0, 4).Draw(t, "store") == 0 {
+				for _, e := range inFlight {
+					stored.Commit(e)
+				}
+				behind, inFlight = NewOverlay(stored), nil
+			}
+			lookups(t, table, w, behind)
+			if got, want := listed(behind), listed(table); !slices.Equal(got, want) {
+				t.Fatalf("live over a part\n%+v\nwant\n%+v", got, want)
+			}
 		}
 	})
 }
@@ -233,6 +247,28 @@ func lookups(t *rapid.T, table *Table, w *twin, r Reader) {
 	}
 }
 
+// listed are the live segments that a reader gives, asked again and again so
+// that it stops at each.
+func listed(r Reader) []Segment {
+	var all []Segment
+	for from, more := cluster.Offset(0), true; more; {
+		more = false
+		for s := range r.LiveFrom(from) {
+			all = append(all, s)
+			from, more = s.Base+1, true
+			break
+		}
+	}
+	n := 0
+	for s := range r.LiveFrom(0) {
+		if n == len(all) || all[n] != s {
+			return nil
+		}
+		n++
+	}
+	return all[:n]
+}
+
 func live(table *Table) iter.Seq[Segment] {
 	return func(yield func(Segment) bool) {
 		for _, s := range table.All() {
@@ -254,6 +290,7 @@ func compare(t *rapid.T, what string, at int64, want *Segment) func(Segment, boo
 func TestEffective(t *testing.T) {
 	d := DeletedTopic{DeletedMs: 50}
 	require.Equal(t, Segment{State: Expired, ChangedMs: 50}, d.Effective(Segment{State: Live, ChangedMs: 3}))
+	require.Equal(t, Segment{State: Expired, ChangedMs: 70}, d.Effective(Segment{State: Replaced, ChangedMs: 70}))
 	require.Equal(t, Segment{State: Started, ChangedMs: 3}, d.Effective(Segment{State: Started, ChangedMs: 3}))
 	require.Equal(t, Segment{State: Expired, ChangedMs: 3}, d.Effective(Segment{State: Expired, ChangedMs: 3}))
 }

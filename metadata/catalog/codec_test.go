@@ -78,6 +78,19 @@ func TestCutShort(t *testing.T) {
 	require.ErrorContains(t, err, "version 2 is not known here")
 }
 
+func TestUnknownStates(t *testing.T) {
+	for state, ok := range map[State]bool{0: false, Started: true, Live: true, Replaced: true, Expired: true, Gone: false, 200: false} {
+		s := sampleSegment
+		s.State = state
+		_, err := DecodeSegment(AppendSegment(nil, s))
+		if ok {
+			require.NoError(t, err, state)
+		} else {
+			require.ErrorContains(t, err, "unknown state", state)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add(AppendSegment(nil, sampleSegment))
 	f.Add(AppendSummary(nil, sampleSummary))
