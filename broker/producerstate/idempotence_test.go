@@ -103,6 +103,39 @@ func TestExpiryCountsFromTheLastBatchNotItsTimestamps(t *testing.T) {
 	require.Equal(t, 1, l.m.Expire(l.now))
 }
 
+// Whoever is known expires in the end, in whatever order they wrote.
+func TestNobodyIsLeftOutOfExpiry(t *testing.T) {
+	l := newLog(t, producerstate.Config{Expiration: time.Minute})
+	for id := cluster.ProducerID(1); id <= 3; id++ {
+		l.accepts(id, 0, 0, 1)
+	}
+	l.accepts(2, 0, 1, 1) // from the middle
+	l.accepts(1, 0, 1, 1) // from the end that is oldest
+	require.Equal(t, 3, l.m.Expire(l.now.Add(time.Minute)))
+	l.accepts(4, 0, 0, 1)
+	l.accepts(5, 0, 0, 1)
+	require.Equal(t, 2, l.m.Expire(l.now.Add(time.Minute)))
+
+	l.accepts(6, 0, 0, 1)
+	restarted := producerstate.New(producerstate.Config{Expiration: time.Minute})
+	require.NoError(t, restarted.Load(l.m.Snapshot(), l.m.MapEnd(), l.now))
+	require.Equal(t, 1, restarted.Expire(l.now.Add(time.Minute)))
+}
+
+func TestResetForgetsEverything(t *testing.T) {
+	l := newLog(t, producerstate.Config{Expiration: time.Minute})
+	for id := cluster.ProducerID(1); id <= 2; id++ {
+		_, err := l.append(batch(id, 0, 0, 1, true))
+		require.NoError(t, err)
+	}
+	l.store(marker(2, 0, 0, recordbatch.ControlCommit))
+	l.m.Reset(4)
+	require.EqualValues(t, 4, l.m.MapEnd())
+	require.Empty(t, l.m.Entries())
+	require.EqualValues(t, -1, l.unstable())
+	require.Zero(t, l.m.Expire(l.now.Add(time.Minute)))
+}
+
 func TestProducersAreBounded(t *testing.T) {
 	l := newLog(t, producerstate.Config{ProducersMax: 3})
 	_, err := l.append(batch(1, 0, 0, 1, true)) // S3

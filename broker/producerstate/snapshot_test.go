@@ -111,8 +111,12 @@ func TestLoadRefusesDamageAndKeepsTheState(t *testing.T) {
 		require.Equal(t, before, l.m.Entries())
 		require.EqualValues(t, 5, l.m.MapEnd())
 	}
+	history := 10 + 2*46
 	for n := range good {
 		refuse(good[:n], "cut to %d bytes", n)
+		if n < history || n >= history+9 {
+			refuse(sealSnapshot(bytes.Clone(good[:n])), "cut to %d bytes and sealed", n)
+		}
 	}
 	for i := range good {
 		bad := bytes.Clone(good)
@@ -124,7 +128,6 @@ func TestLoadRefusesDamageAndKeepsTheState(t *testing.T) {
 		copy(bad[pos:], v)
 		return sealSnapshot(bad)
 	}
-	history := 10 + 2*46
 	refuse(patch(0, 0, 2), "version")
 	refuse(patch(6, 0xff, 0xff, 0xff, 0xff), "count")
 	refuse(patch(6, 0, 0, 0, 9), "count")
@@ -136,6 +139,52 @@ func TestLoadRefusesDamageAndKeepsTheState(t *testing.T) {
 	refuse(patch(history+17, 5), "too many earlier batches")
 	require.NoError(t, l.m.Load(patch(history+4, 2), 5, start), "a later version is passed over")
 	require.NoError(t, l.m.Load(patch(history, 0), 5, start), "so is what is not ours")
+}
+
+// Each kind of damage is named where it is, in entries alone and behind them.
+func TestDamageIsNamed(t *testing.T) {
+	kafkas, err := os.ReadFile("testdata/kafka.snapshot")
+	require.NoError(t, err)
+	ours, err := os.ReadFile("testdata/history.snapshot")
+	require.NoError(t, err)
+	history := 10 + 2*46
+	for _, c := range []struct {
+		data     []byte
+		at       int
+		bytes    []byte
+		seal     bool
+		position int
+		cause    string
+	}{
+		{kafkas, 0, []byte{0, 2}, false, 0, "unknown version 2"},
+		{kafkas, 2, []byte{0, 0, 0, 0}, false, 2, "checksum mismatch"},
+		{kafkas, 6, []byte{0, 0, 0, 4}, true, 10, "cut short in 4 entries"},
+		{kafkas, 10, []byte{0xff}, true, 18, "negative or twice"},
+		{kafkas, 10 + 46 + 7, []byte{1}, true, 10 + 46 + 8, "producer 1 negative or twice"},
+		{append(bytes.Clone(ours), make([]byte, 3*24)...), history + 17, []byte{5}, true, history + 18, "5 earlier batches of producer 7"},
+	} {
+		data := bytes.Clone(c.data)
+		copy(data[c.at:], c.bytes)
+		if c.seal {
+			data = sealSnapshot(data)
+		}
+		err := producerstate.New(producerstate.Config{}).Load(data, 1, start)
+		require.ErrorContains(t, err, c.cause)
+		var at *producerstate.SnapshotError
+		require.ErrorAs(t, err, &at)
+		require.Equal(t, c.position, at.Position, c.cause)
+	}
+}
+
+func TestSnapshotIsInOrderOfIDs(t *testing.T) {
+	l := newLog(t, producerstate.Config{})
+	for id := cluster.ProducerID(20); id > 0; id-- {
+		l.accepts(id, 0, 0, 1)
+	}
+	data := l.m.Snapshot()
+	for i := range 20 {
+		require.EqualValues(t, i+1, binary.BigEndian.Uint64(data[10+46*i:]))
+	}
 }
 
 // FuzzLoad: no bytes panic; what loads is written and loaded as the same.

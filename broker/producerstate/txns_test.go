@@ -86,12 +86,14 @@ func TestTransactionalRules(t *testing.T) {
 		epoch       cluster.ProducerEpoch
 		coordinator int32
 		want        error
-	}{{3, 9, producerstate.ErrInvalidProducerEpoch}, {4, 9, nil}, {5, 9, nil}} {
+	}{{3, 9, producerstate.ErrInvalidProducerEpoch}, {4, 9, nil}, {5, 9, nil}, {4, -1, nil}} {
 		_, err := l.m.Check(marker(1, c.epoch, c.coordinator, recordbatch.ControlCommit))
 		require.ErrorIs(t, err, c.want)
 		require.ErrorIs(t, l.m.CheckFromCoordinator(marker(1, c.epoch, c.coordinator, recordbatch.ControlCommit)), c.want)
 	}
 	l.store(marker(1, 5, 9, recordbatch.ControlAbort)) // the coordinator fences with a higher epoch
+	_, err = l.m.Check(marker(1, 5, 9, recordbatch.ControlCommit))
+	require.NoError(t, err)
 	_, err = l.m.Check(marker(1, 5, 8, recordbatch.ControlCommit))
 	require.ErrorIs(t, err, producerstate.ErrCoordinatorFenced)
 	_, err = l.append(batch(1, 4, 1, 1, true))
@@ -113,6 +115,55 @@ func TestCoordinatorsBatchesHaveNoSequence(t *testing.T) {
 	require.ErrorIs(t, l.m.CheckFromCoordinator(offsets(1)), producerstate.ErrInvalidProducerEpoch)
 	require.ErrorIs(t, l.m.CheckFromCoordinator(batch(1, 2, recordbatch.NoSequence, 1, false)), producerstate.ErrInvalidTxnState)
 	require.True(t, l.m.HasOpenTxn(1))
+}
+
+// control is a control batch that is no marker: of another type, or broken.
+func control(epoch cluster.ProducerEpoch, key []byte) recordbatch.Batch {
+	b := recordbatch.NewBuilder(recordbatch.Options{
+		Producer: &recordbatch.Producer{ID: 1, Epoch: epoch, BaseSequence: recordbatch.NoSequence}, Transactional: true, Control: true,
+	})
+	b.Add(start.UnixMilli(), key, make([]byte, 6))
+	return b.Build()
+}
+
+func TestControlBatchesThatAreNoMarkersOnlyMoveTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		key  []byte
+		want error
+	}{{"another type", []byte{0, 0, 0, 9}, nil}, {"cut short", []byte{0, 0, 0}, recordbatch.ErrBadRecord}} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLog(t, producerstate.Config{})
+			_, err := l.append(batch(1, 4, 0, 1, true))
+			require.NoError(t, err)
+			l.store(marker(2, 0, 7, recordbatch.ControlCommit))
+			before := l.m.Entries()
+			for _, epoch := range []cluster.ProducerEpoch{3, 4, 5} {
+				b := control(epoch, c.key)
+				_, err := l.m.Check(b)
+				require.ErrorIs(t, err, c.want)
+				require.ErrorIs(t, l.m.CheckFromCoordinator(b), c.want)
+				b.SetBaseOffset(9)
+				_, ended, err := l.m.Update(b, l.now)
+				require.ErrorIs(t, err, c.want)
+				require.False(t, ended)
+				require.EqualValues(t, 10, l.m.MapEnd())
+				require.Equal(t, before, l.m.Entries())
+			}
+			require.EqualValues(t, 0, l.unstable())
+		})
+	}
+}
+
+func TestMarkersCountAsWriting(t *testing.T) {
+	l := newLog(t, producerstate.Config{Expiration: time.Minute})
+	_, err := l.append(batch(1, 0, 5, 1, true))
+	require.NoError(t, err)
+	l.now = l.now.Add(40 * time.Second)
+	l.store(marker(1, 0, 0, recordbatch.ControlCommit))
+	require.Equal(t, start.UnixMilli(), entry(t, l.m, 1).LastTimestamp, "the marker's")
+	require.Zero(t, l.m.Expire(l.now.Add(time.Minute-1)))
+	require.Equal(t, 1, l.m.Expire(l.now.Add(time.Minute)))
 }
 
 // What is unstable, against the list of all transactions.
