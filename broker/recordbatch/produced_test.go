@@ -178,6 +178,14 @@ func TestClientsMayNotSetLogAppendTime(t *testing.T) {
 	_, err := b.Examine(recordbatch.Rules{LogAppendTime: true}, nil)
 	requireIndexes(t, err, recordbatch.ErrInvalidTimestamp, 0, 1)
 
+	require.ErrorContains(t, err, "LogAppendTime")
+	none := build(recordbatch.Options{LogAppendTime: true, AppendTimestamp: recordbatch.NoTimestamp}, stamped(1)...)
+	_, err = none.Examine(recordbatch.Rules{CheckTimestamps: true, TimestampBefore: math.MaxInt64, TimestampAfter: math.MaxInt64}, nil)
+	requireIndexes(t, err, recordbatch.ErrInvalidTimestamp, 0)
+	require.ErrorContains(t, err, "LogAppendTime")
+	_, err = b.Examine(recordbatch.Rules{}, nil)
+	require.NoError(t, err, "nothing is asked of timestamps")
+
 	// Kafka takes it where the topic has create times, and clears the flag.
 	found, err := b.Examine(recordbatch.Rules{CheckTimestamps: true, TimestampBefore: math.MaxInt64, TimestampAfter: math.MaxInt64}, nil)
 	require.NoError(t, err)
@@ -189,13 +197,31 @@ func TestClientsMayNotSetLogAppendTime(t *testing.T) {
 
 func TestExamineCorrectsTheHighestTimestamp(t *testing.T) {
 	b := build(recordbatch.Options{}, stamped(5, 9, 7)...)
-	binary.BigEndian.PutUint64(b[35:], 1)
-	seal(b)
-	found, err := b.Examine(recordbatch.Rules{}, nil)
+	for _, claimed := range []uint64{1, 10} {
+		binary.BigEndian.PutUint64(b[35:], claimed)
+		seal(b)
+		found, err := b.Examine(recordbatch.Rules{}, nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 9, found.MaxTimestamp)
+		b.SetCreateTime(found.MaxTimestamp)
+		require.Equal(t, build(recordbatch.Options{}, stamped(5, 9, 7)...), b)
+	}
+}
+
+// Either end of a compressed batch out of bounds is enough to look within.
+func TestOneBoundOfACompressedBatchIsEnough(t *testing.T) {
+	rules := recordbatch.Rules{CheckTimestamps: true, Now: time.UnixMilli(10_000), TimestampBefore: time.Second, TimestampAfter: time.Second}
+	for _, c := range []struct {
+		stamps []int64
+		bad    int32
+	}{{[]int64{8_999, 10_000}, 0}, {[]int64{10_000, 11_001}, 1}} {
+		b := build(recordbatch.Options{Codec: recordbatch.Gzip}, stamped(c.stamps...)...)
+		_, err := b.Examine(rules, nil)
+		requireIndexes(t, err, recordbatch.ErrInvalidTimestamp, c.bad)
+	}
+	found, err := build(recordbatch.Options{Codec: recordbatch.Gzip}, stamped(9_000, 11_000)...).Examine(rules, nil)
 	require.NoError(t, err)
-	require.EqualValues(t, 9, found.MaxTimestamp)
-	b.SetCreateTime(found.MaxTimestamp)
-	require.Equal(t, build(recordbatch.Options{}, stamped(5, 9, 7)...), b)
+	require.False(t, found.Walked)
 }
 
 func TestRejectedRecordsAreBounded(t *testing.T) {

@@ -90,6 +90,29 @@ func TestTimestampLookupAfterCompaction(t *testing.T) {
 	require.False(t, ok)
 }
 
+// A batch with append time that lost its first record is looked into; and its
+// last offset may be where the search starts.
+func TestAppendTimeLookupInACompactedBatch(t *testing.T) {
+	b := recordbatch.NewBuilder(recordbatch.Options{LogAppendTime: true, AppendTimestamp: 9})
+	require.NoError(t, b.AddRecord(recordbatch.Record{Offset: 1}))
+	require.NoError(t, b.AddRecord(recordbatch.Record{Offset: 3}))
+	d := &recordbatch.Decoder{}
+	for from, want := range []cluster.Offset{1, 1, 3, 3} {
+		o, ts, ok, err := recordbatch.OffsetForTimestampFrom(b.Build(), 9, cluster.Offset(from), d)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, want, o)
+		require.EqualValues(t, 9, ts)
+	}
+	_, _, ok, err := recordbatch.OffsetForTimestampFrom(b.Build(), 9, 4, d)
+	require.NoError(t, err)
+	require.False(t, ok)
+
+	low, high, err := recordbatch.TimestampRange(recordbatch.NewBuilder(recordbatch.Options{}).Build(), d)
+	require.NoError(t, err)
+	require.Equal(t, []int64{recordbatch.NoTimestamp, recordbatch.NoTimestamp}, []int64{low, high})
+}
+
 func TestTimestampLookupAllocatesNothing(t *testing.T) {
 	b := build(recordbatch.Options{}, stamped(1, 2, 3)...)
 	d := &recordbatch.Decoder{}
