@@ -21,7 +21,6 @@ import (
 var usedWhileParsing = map[string]string{
 	"process.roles":                "a node without the role controller must name the voters",
 	"controller.listener.names":    "these listeners are not advertised",
-	"inter.broker.listener.name":   "must be a listener",
 	"remote.store.driver":          "only one is built in",
 	"remote.log.delete.on.disable": "whether remote.storage.enable may be turned off",
 }

@@ -24,7 +24,8 @@ func brokerKeys() []Key {
 		def("listener.security.protocol.map", List,
 			"SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", nil,
 			"Security protocol of each listener name. Only PLAINTEXT is implemented."),
-		null("inter.broker.listener.name", String, nil, "Listener that other brokers use. Not set: the first one."),
+		null("inter.broker.listener.name", String, nil, "Listener that other brokers use. Not set: the first one.").
+			ignored("there are no other brokers yet"),
 		def("admin.listeners", List, "http://localhost:9644", nil,
 			"Where health, metrics and status are served; empty: nowhere.").ours(),
 		def("log.format", String, "text", oneOf{"text", "json"}, "Form of the log on standard error.").ours(),

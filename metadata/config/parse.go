@@ -166,6 +166,9 @@ func node(b *Broker, v values) error {
 	if len(b.Roles) == 0 {
 		return keyErr("process.roles", "process.roles is empty: want broker, controller or both")
 	}
+	if !slices.Contains(b.Roles, "broker") {
+		return keyErr("process.roles", "process.roles=controller: a controller without a broker is not implemented yet; use broker,controller")
+	}
 	if b.HeartbeatInterval >= b.SessionTimeout {
 		return keyErr("broker.heartbeat.interval.ms",
 			"broker.heartbeat.interval.ms=%d must be less than broker.session.timeout.ms=%d",

@@ -50,9 +50,10 @@ func TestParse(t *testing.T) {
 	require.Equal(t, 100*time.Millisecond, b.RetentionCheckEvery)
 	require.Equal(t, Forever, b.ConnectionsMaxIdle)
 	require.Equal(t, []Voter{{7, "h", 1}, {8, "i", 2}}, b.Voters)
-	require.Len(t, ws, 2)
+	require.Len(t, ws, 3)
 	require.Equal(t, "group.initial.rebalance.delay.ms", ws[0].Key)
-	require.Equal(t, "rsm.config.x", ws[1].Key)
+	require.Equal(t, "inter.broker.listener.name", ws[1].Key)
+	require.Equal(t, "rsm.config.x", ws[2].Key)
 
 	b, _, err = ParseBroker(m("log.remote.storage.enable", "false", "remote.store.url", "mem:"))
 	require.NoError(t, err)

@@ -118,7 +118,7 @@ func topicKeys() []Key {
 			synonyms("log.remote.copy.lag.ms"),
 		def("remote.log.copy.disable", Bool, "false", nil, "Stop uploading; what is in the tier stays readable."),
 		def("remote.log.delete.on.disable", Bool, "false", nil,
-			"Allow remote.storage.enable to be turned off, which deletes what is in the tier."),
+			"Allow remote.storage.enable to be turned off, which deletes what is only in the tier."),
 		def("remote.storage.enable", Bool, "false", nil,
 			"Whether sealed segments go to the tier. A topic that does not say keeps what log.remote.storage.enable was when it was created."),
 		def("retention.bytes", Long, "-1", nil, "Bytes of a partition that are kept on both tiers together; -1: no limit.").
