@@ -134,7 +134,25 @@ type node struct {
 	dirs  *Dirs
 	m     *Manager
 	epoch cluster.BrokerEpoch
-	log   bytes.Buffer // to be read while nothing goes on
+	log   logText
+}
+
+// logText is what the node has logged so far.
+type logText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 var twoDirs = []string{"/data/logs-a", "/data/logs-b"}
