@@ -116,7 +116,7 @@ func TestManyPartitions(t *testing.T) {
 }
 
 // TestFiveThousandPartitions prints what they cost, beside Apache Kafka unless
-// STRANDLINE_ALONE is set. Where the machine does other work CPU-s tell more than
+// SCALE_ALONE is set. Where the machine does other work CPU-s tell more than
 // s.
 func TestFiveThousandPartitions(t *testing.T) {
 	if !kit.Long() {
@@ -128,7 +128,7 @@ func TestFiveThousandPartitions(t *testing.T) {
 	s, ours := strandline(t, nil)
 	walk(t, rows, ours, z, s)
 	s.Kill()
-	if os.Getenv("STRANDLINE_ALONE") == "" {
+	if os.Getenv("SCALE_ALONE") == "" {
 		k := kit.NewKafka(t, t.TempDir(), "2G", nil)
 		walk(t, rows, system{
 			broker: k, name: "Apache Kafka " + kit.KafkaVersion, addr: func() string { return k.Addr }, stop: k.Stop,
