@@ -212,7 +212,8 @@ func (n *running) lookup(topic string, partition int32, timestamp int64) kmsg.Li
 	return ask[*kmsg.ListOffsetsResponse](n, req).Topics[0].Partitions[0]
 }
 
-func (n *running) start(topic string) int64      { n.t.Helper(); return n.lookup(topic, 0, -2).Offset }
+func (n *running) start(topic string) int64 { n.t.Helper(); return n.lookup(topic, 0, -2).Offset }
+
 func (n *running) localStart(topic string) int64 { n.t.Helper(); return n.lookup(topic, 0, -4).Offset }
 
 // uploaded is how many records of a tiered topic are in the tier.

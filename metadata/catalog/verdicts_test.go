@@ -186,11 +186,11 @@ func TestVerdicts(t *testing.T) {
 				ctx = *c.ctx
 			}
 			e, err := Apply(ctx, table.Summary, table, c.ev)
-			switch c.want {
-			case nil:
+			switch {
+			case c.want == nil:
 				require.NoError(t, err)
 				require.True(t, e.Changed)
-			case unchanged:
+			case errors.Is(c.want, unchanged):
 				require.NoError(t, err)
 				require.Equal(t, Edit{Summary: table.Summary}, e)
 			default:
@@ -236,8 +236,13 @@ func TestRemovable(t *testing.T) {
 		now   int64
 		want  bool
 	}{
-		{Started, 119, false}, {Started, 120, true}, {Started, 121, true},
-		{Live, 121, false}, {Replaced, 0, true}, {Expired, 0, true}, {Gone, 121, false},
+		{Started, 119, false},
+		{Started, 120, true},
+		{Started, 121, true},
+		{Live, 121, false},
+		{Replaced, 0, true},
+		{Expired, 0, true},
+		{Gone, 121, false},
 	} {
 		require.Equal(t, c.want, Segment{State: c.state, DeadlineMs: 120}.Removable(time.UnixMilli(c.now)), "%s at %d", c.state, c.now)
 	}
@@ -246,8 +251,10 @@ func TestRemovable(t *testing.T) {
 func TestTableIsOrdered(t *testing.T) {
 	table := NewTable()
 	want := []Segment{
-		{SegmentSpan: span(5, 0, 10), State: Live}, {SegmentSpan: span(1, 10, 20), State: Started},
-		{SegmentSpan: span(2, 10, 30), State: Started}, {SegmentSpan: span(0, 20, 30), State: Started},
+		{SegmentSpan: span(5, 0, 10), State: Live},
+		{SegmentSpan: span(1, 10, 20), State: Started},
+		{SegmentSpan: span(2, 10, 30), State: Started},
+		{SegmentSpan: span(0, 20, 30), State: Started},
 	}
 	for _, i := range []int{2, 0, 3, 1} {
 		table.Commit(Edit{Put: want[i : i+1]})
