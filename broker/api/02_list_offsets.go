@@ -21,8 +21,11 @@ const lookupsAtOnce = 8
 // timestamp (-3), 8 the earliest local offset (-4), 9 the last tiered one (-5),
 // 10 a timeout, 11 the earliest not uploaded (-6).
 func (h *Handler) listOffsets(ctx context.Context, req *kmsg.ListOffsetsRequest) *kmsg.ListOffsetsResponse {
-	// Before version 10 the client cannot say how long it waits.
-	ctx, cancel := timeoutOr(ctx, req.TimeoutMillis, h.cfg.Broker.RemoteListTimeout)
+	wait := req.TimeoutMillis
+	if req.Version < 10 {
+		wait = 0 // the client cannot say: what is decoded is the protocol's default
+	}
+	ctx, cancel := timeoutOr(ctx, wait, h.cfg.Broker.RemoteListTimeout)
 	defer cancel()
 	img := h.cfg.Cluster.Image()
 	resp := kmsg.NewPtrListOffsetsResponse()
