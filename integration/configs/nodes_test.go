@@ -121,7 +121,8 @@ var nodeRows = map[string]func(t *testing.T){
 			require.NotEmpty(t, found)
 		}
 	},
-	"log.flush.offset.checkpoint.interval.ms": checkpoints("recovery-point-offset-checkpoint"),
+	"log.flush.offset.checkpoint.interval.ms":       checkpoints("recovery-point-offset-checkpoint"),
+	"log.flush.start.offset.checkpoint.interval.ms": logStarts,
 	"log.format": func(t *testing.T) {
 		first, _, _ := strings.Cut(with(t, "log.format=json").Log(), "\n")
 		require.NoError(t, json.Unmarshal([]byte(first), &map[string]any{}), first)
@@ -256,7 +257,7 @@ func refused(t *testing.T, why string, settings ...string) {
 // TestNodeKeys shows the effect of every key of a node.
 func TestNodeKeys(t *testing.T) {
 	rows := map[string]func(*testing.T){}
-	for _, m := range []map[string]func(*testing.T){nodeRows, storeRows} {
+	for _, m := range []map[string]func(*testing.T){nodeRows, storeRows, tierRows} {
 		for k, row := range m {
 			require.NotContains(t, rows, k)
 			rows[k] = row
@@ -267,10 +268,6 @@ func TestNodeKeys(t *testing.T) {
 		case k.Effect != config.Effective:
 			require.NotContains(t, rows, k.Name, "%s", k.Reason)
 		case k.Dynamic != config.ClusterWide:
-			if _, ok := unseen[k.Name]; ok {
-				require.NotContains(t, rows, k.Name)
-				continue
-			}
 			require.Contains(t, rows, k.Name, "a broker key without a row: show its effect, or say with ignored(...) why it has none")
 		}
 	}
@@ -334,6 +331,27 @@ func checkpoints(file string) func(t *testing.T) {
 		never := with(t, key+"=3600000")
 		_, written = has(never)
 		never.passed()
+		require.False(t, written())
+	}
+}
+
+// logStarts has retention move the log start of a tiered partition, which is in
+// the checkpoint file soon or not at all. Without a tier it is written at once.
+func logStarts(t *testing.T) {
+	for _, often := range []bool{true, false} {
+		n := with(t, "log.flush.start.offset.checkpoint.interval.ms="+map[bool]string{true: "50", false: "3600000"}[often])
+		topic := n.create(1, "retention.ms=60000", "internal.segment.bytes=200", "remote.storage.enable=true")
+		n.write(topic, 3, 100, old())
+		n.eventually("old segments go", func() bool { return n.start(topic) > 0 })
+		written := func() bool {
+			b, _ := os.ReadFile(filepath.Join(n.Dir, "logs", "log-start-offset-checkpoint"))
+			return strings.Contains(string(b), fmt.Sprintf("%s 0 %d\n", topic, n.start(topic)))
+		}
+		if often {
+			n.eventually("the file is written", written)
+			continue
+		}
+		n.passed()
 		require.False(t, written())
 	}
 }

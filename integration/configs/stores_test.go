@@ -68,25 +68,6 @@ var storeRows = map[string]func(t *testing.T){
 	},
 }
 
-// unseen are the keys whose effect no row shows yet. A key leaves this list with
-// its row, none may come.
-var unseen = map[string]string{
-	"log.flush.start.offset.checkpoint.interval.ms": "DeleteRecords never waits for it",
-	"remote.cache.size.bytes":                       "tier.TestLargeSegment samples the directory",
-	"remote.chunk.size.bytes":                       "tier.TestLargeSegment counts the requests of a read",
-	"remote.list.offsets.request.timeout.ms":        "",
-	"remote.log.manager.copier.thread.pool.size":    "",
-	"remote.log.manager.task.interval.ms":           "",
-	"remote.log.reader.threads":                     "",
-	"remote.manifest.interval.ms":                   "",
-	"remote.object.delete.delay.ms":                 "",
-	"remote.recovery.window.ms":                     "",
-	"remote.store.part.size.bytes":                  "objstoretest uploads in parts",
-	"remote.store.path.style":                       "needs a name that resolves for each bucket",
-	"remote.store.request.timeout.ms":               "tiercases have a store that hangs",
-	"remote.upload.deadline.ms":                     "tiercases have a kill during an upload",
-}
-
 func isSegmentPut(r *http.Request) bool {
 	return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, ".seg")
 }

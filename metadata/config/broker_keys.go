@@ -145,7 +145,7 @@ func storeKeys() []Key {
 		def("remote.store.request.timeout.ms", Long, "30000", atLeast(1), "How long one call to the store may take.").ours(),
 		def("remote.cache.dir", String, "./data/cache", notEmpty{}, "Directory of the cache of remote data.").ours(),
 		def("remote.cache.size.bytes", Long, gib, atLeast(1<<20), "Hard limit of the cache directory.").ours(),
-		def("remote.chunk.size.bytes", Long, "1048576", atLeast(4<<10), "Unit in which remote data is read and cached.").ours(),
+		def("remote.chunk.size.bytes", Long, "1048576", atLeast(4<<10), "Unit in which remote data is read and cached, rounded up to whole MiB (1048576), which is the unit of its checksums.").ours(),
 		def("remote.upload.deadline.ms", Long, "600000", atLeast(1), "When an upload is given up for certain.").ours(),
 		def("remote.manifest.interval.ms", Long, "10000", atLeast(1), "How often a partition's manifest is written while it changes.").ours(),
 		def("remote.object.delete.delay.ms", Long, "60000", atLeast(0), "How long an object stays after the catalog stopped naming it.").ours(),
