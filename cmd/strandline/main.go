@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"strandline/cmd/serve"
 )
@@ -93,11 +95,39 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w; `%s --help` lists the flags", err, cmd.CommandPath())
+		return usagef("%w; `%s --help` lists the flags", sentence(err), cmd.CommandPath())
 	})
 	c := &clientFlags{}
 	root.AddCommand(newServer(), newVersion(), newTopic(c), newProduce(c), newConsume(c), newTier(c), newSegment(), newDocs())
 	return root
+}
+
+// sentence says what a flag wants in place of how its value failed to be parsed.
+func sentence(err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	flag := bad.GetFlag()
+	want := ""
+	switch kind := flag.Value.Type(); kind {
+	case "duration":
+		want = "a time with its unit, as in 30s"
+	case "bool":
+		want = "true or false"
+	case "int16", "int32", "int64", "int":
+		want = "a whole number"
+		if errors.Is(err, strconv.ErrRange) {
+			bits := map[string]int{"int16": 16, "int32": 32}[kind]
+			if bits == 0 {
+				bits = 64
+			}
+			want = fmt.Sprintf("%s of at most %d", want, int64(1)<<(bits-1)-1)
+		}
+	default:
+		return err
+	}
+	return fmt.Errorf("--%s %s: want %s", flag.Name, bad.GetValue(), want)
 }
 
 // exactArgs is cobra.ExactArgs with our exit code and a sentence.

@@ -41,6 +41,7 @@ func (s shell) fails(code int, stdin string, args []string, words ...string) {
 		require.Contains(s.t, errOut, w, "%v", args)
 	}
 	require.NotContains(s.t, errOut, "<nil>")
+	require.NotContains(s.t, errOut, "strconv")
 }
 
 func keysOf(t *testing.T, line string) map[string]any {
@@ -210,6 +211,12 @@ func mistakes(s shell) {
 		{1, "", []string{"consume", "a", "--partition", "9", "--exit-at-end"}, []string{"UNKNOWN_TOPIC_OR_PARTITION"}},
 		{2, "", []string{"consume", "a", "--offset", "yesterday"}, []string{"@unix-ms"}},
 		{2, "", []string{"topic", "alter", "a"}, []string{"nothing to change"}},
+		{2, "", []string{"topic", "create", "never", "--partitions", "abc"}, []string{"--partitions abc: want a whole number;", "--help"}},
+		{2, "", []string{"topic", "create", "never", "--partitions", "3000000000"}, []string{"--partitions 3000000000: want a whole number of at most 2147483647;"}},
+		{2, "", []string{"topic", "create", "never", "--replication-factor", "40000"}, []string{"at most 32767"}},
+		{2, "", []string{"consume", "a", "--count", "9223372036854775808"}, []string{"at most 9223372036854775807"}},
+		{2, "", []string{"topic", "list", "--timeout", "30"}, []string{"--timeout 30: want a time with its unit, as in 30s;"}},
+		{2, "", []string{"topic", "delete", "a", "--wait=perhaps"}, []string{"--wait perhaps: want true or false;"}},
 		{1, "", []string{"segment", "dump", "nope.log"}, []string{"nope.log", "20 digits"}},
 		{2, "", []string{"server", "--config", "nope.properties"}, []string{"nope.properties", "no such file"}},
 		{2, "", []string{"server", "--config", "nope.txt"}, []string{".properties or .yaml"}},
