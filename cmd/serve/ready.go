@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -43,6 +44,41 @@ func writeReadyFile(name string, line readyLine) error {
 		return fmt.Errorf("ready.file: %w", err)
 	}
 	return nil
+}
+
+// checkReadyFile refuses a ready.file that could not be written, and leaves
+// nothing on the disk. A folder that is missing is fine where the start makes it:
+// one of made, or above one of them.
+func checkReadyFile(name string, made []string) error {
+	refuse := func(reason string) error {
+		return &ExitError{Code: ExitConfig, Err: fmt.Errorf("ready.file %s: %s", name, reason)}
+	}
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return refuse("it is a directory: name a file in it")
+	}
+	dir, err := filepath.Abs(filepath.Dir(name))
+	if err != nil {
+		return refuse(err.Error())
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		for _, m := range made {
+			if m, err := filepath.Abs(m); err == nil && strings.HasPrefix(m+"/", strings.TrimSuffix(dir, "/")+"/") {
+				return nil
+			}
+		}
+		return refuse("its folder " + dir + " does not exist: make it, or name another file")
+	case err != nil:
+		return refuse(err.Error())
+	case !info.IsDir():
+		return refuse(dir + " is not a folder")
+	}
+	tmp, err := os.CreateTemp(dir, ".ready-*")
+	if err != nil {
+		return refuse(fmt.Sprintf("no file can be made in %s: %v", dir, errors.Unwrap(err)))
+	}
+	return errors.Join(tmp.Close(), os.Remove(tmp.Name()))
 }
 
 // banner is the one thing that goes to standard output. command is how the

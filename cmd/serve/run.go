@@ -31,6 +31,12 @@ func Run(src Sources, p Process) error {
 	if err != nil {
 		return err
 	}
+	if broker.ReadyFile != "" {
+		made := append([]string{broker.MetadataLogDir, broker.Cache.Dir}, broker.LogDirs...)
+		if err := checkReadyFile(broker.ReadyFile, made); err != nil {
+			return err
+		}
+	}
 	logger := newLogger(broker, p.Stderr)
 	for _, w := range warnings {
 		logger.Warn("a key has no effect", "key", w.Key, "reason", w.Text)
@@ -51,12 +57,9 @@ func Run(src Sources, p Process) error {
 		}
 		return err
 	}
-	if broker.ReadyFile != "" {
-		if err := writeReadyFile(broker.ReadyFile, n.line); err != nil {
-			cancel(err)
-		}
+	if err := announce(p, broker.ReadyFile, n.line); err != nil {
+		cancel(err)
 	}
-	banner(p.Stdout, p.Command, p.Version, n.line)
 	<-ctx.Done()
 	cause := context.Cause(ctx)
 	if cause == errStopped {
@@ -74,6 +77,18 @@ func Run(src Sources, p Process) error {
 		logger.Error("the stop was not orderly; the next start scans the logs", "err", err)
 	}
 	logger.Info("stopped")
+	return nil
+}
+
+// announce tells scripts and people that the broker serves: the ready file
+// first, so that who has read the banner finds it.
+func announce(p Process, readyFile string, line readyLine) error {
+	if readyFile != "" {
+		if err := writeReadyFile(readyFile, line); err != nil {
+			return err
+		}
+	}
+	banner(p.Stdout, p.Command, p.Version, line)
 	return nil
 }
 

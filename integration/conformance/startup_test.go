@@ -129,6 +129,17 @@ func TestUnknownAndUnsafeKeys(t *testing.T) {
 	require.Contains(t, s.Log(), "num.replica.fetchers", "a known key without effect is one warning")
 }
 
+func TestReadyFileThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	s := kit.New(t, dir, map[string]string{"ready.file": filepath.Join(dir, "none", "ready.json")})
+	refused(t, s, 2, "ready.file", filepath.Join(dir, "none"))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries, "the disk is untouched")
+	s.Set("ready.file", filepath.Join(dir, "metadata", "ready.json"))
+	s.MustStart()
+}
+
 func TestCheckConfigTouchesNothing(t *testing.T) {
 	dir := t.TempDir()
 	s := kit.New(t, dir, nil)
