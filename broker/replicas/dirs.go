@@ -130,7 +130,12 @@ func (d *Dirs) open(name string) (*dir, error) {
 		}
 	}
 	one := &dir{path: name, epoch: cluster.NoBrokerEpoch}
-	lock, err := d.lock(name, known)
+	// Before the lock, so that a foreign or unmounted directory gets no file of
+	// ours, and again under it.
+	if err := d.check(one, id, known); err != nil {
+		return nil, err
+	}
+	lock, err := d.lock(name)
 	if err != nil {
 		return nil, err
 	}
@@ -141,12 +146,7 @@ func (d *Dirs) open(name string) (*dir, error) {
 	return one, nil
 }
 
-// lock takes the directory's lock. An unmounted directory is not written to,
-// not even with a lock file.
-func (d *Dirs) lock(name string, known bool) (io.Closer, error) {
-	if _, err := d.cfg.FS.Stat(path.Join(name, metaName)); known && errors.Is(err, os.ErrNotExist) {
-		return nil, missing(name)
-	}
+func (d *Dirs) lock(name string) (io.Closer, error) {
 	lock, err := d.cfg.FS.Lock(path.Join(name, lockName))
 	switch {
 	case errors.Is(err, disk.ErrLocked):
@@ -167,13 +167,16 @@ func missing(name string) error {
 // check reads what the directory says of itself.
 func (d *Dirs) check(one *dir, id string, known bool) error {
 	data, err := disk.ReadFile(d.cfg.FS, path.Join(one.path, metaName))
-	if errors.Is(err, os.ErrNotExist) {
+	switch {
+	case errors.Is(err, os.ErrNotExist) && known:
+		return missing(one.path)
+	case errors.Is(err, os.ErrNotExist):
 		one.fresh = true
 		return d.checkFresh(one)
-	}
-	if err != nil {
+	case err != nil:
 		return &DirError{Dir: one.path, Reason: metaName + " cannot be read", Cause: err}
 	}
+	one.fresh = false
 	m, err := parseMeta(data)
 	if err != nil {
 		return &DirError{Dir: one.path, Reason: metaName + " cannot be understood", Cause: err}
@@ -182,6 +185,11 @@ func (d *Dirs) check(one *dir, id string, known bool) error {
 		return &DirError{Dir: one.path, Reason: fmt.Sprintf(format, args...)}
 	}
 	switch {
+	case m.format == 0 && m.nodeID == cluster.NoBroker && m.clusterID == "":
+		return &DirError{
+			Dir: one.path, Reason: metaName + " is empty or damaged: it names no node and no cluster",
+			Remedy: "restore it from a backup, or choose another directory for log.dirs",
+		}
 	case m.format == 0:
 		return &DirError{Dir: one.path, Reason: "it is a data directory of Apache Kafka", Remedy: "choose an empty directory for log.dirs"}
 	case m.format > formatVersion:

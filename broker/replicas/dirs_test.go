@@ -62,6 +62,9 @@ func TestRefusedDirectories(t *testing.T) {
 		want    string
 	}{
 		{"kafka", write("/new/meta.properties", "version=1\nnode.id=1\ncluster.id=x\n"), []string{"/new"}, "data directory of Apache Kafka"},
+		{"empty name", write("/new/meta.properties", ""), []string{"/new"}, "meta.properties is empty or damaged"},
+		{"name without ids", write("/new/meta.properties", "#\nversion=1\n"), []string{"/new"}, "meta.properties is empty or damaged"},
+		{"empty name of a known one", write(twoDirs[1]+"/meta.properties", ""), twoDirs, "meta.properties is empty or damaged"},
 		{"another node", write("/new/meta.properties", fmt.Sprintf(ours, 2, clusterID, id, 1)), []string{"/new"}, "belongs to node.id 2"},
 		{"another cluster", write("/new/meta.properties", fmt.Sprintf(ours, 1, "other", id, 1)), []string{twoDirs[0], "/new"}, "belongs to cluster.id other"},
 		{"newer format", write("/new/meta.properties", fmt.Sprintf(ours, 1, clusterID, id, 2)), []string{"/new"}, "is newer than"},
@@ -89,6 +92,9 @@ func TestRefusedDirectories(t *testing.T) {
 			var refused *DirError
 			require.ErrorAs(t, err, &refused)
 			require.ErrorContains(t, err, c.want)
+			if files, err := fs.List("/new"); err == nil {
+				require.NotContains(t, files, lockName, "a foreign directory gets no file of ours")
+			}
 			if c.name == "unmounted" {
 				require.Empty(t, list(t, fs, twoDirs[0]), "an unmounted directory is not written to")
 			}

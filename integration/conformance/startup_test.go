@@ -115,8 +115,9 @@ func TestRealKafkaDirectory(t *testing.T) {
 		[]byte("version=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\nnode.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"), 0o644))
 	before := tree(t, logs)
 	s := kit.New(t, dir, nil)
-	refused(t, s, 3, logs)
+	refused(t, s, 3, logs, "Apache Kafka")
 	require.Equal(t, before, tree(t, logs))
+	require.NoFileExists(t, filepath.Join(logs, ".lock"))
 }
 
 func TestUnknownAndUnsafeKeys(t *testing.T) {

@@ -159,6 +159,10 @@ func (d *directory) check(node cluster.BrokerID) error {
 		return d.refuse(err, "%s cannot be understood: %v", metaName, err)
 	case p.format > formatVersion || p.format > 0 && p.version != "1":
 		return d.refuse(ErrNewerFormat, "its format %d is newer than %d, the newest that this version knows", p.format, formatVersion)
+	case p.format == 0 && p.nodeID == cluster.NoBroker && p.clusterID == "":
+		e := d.refuse(ErrForeign, "its %s is empty or damaged: it names no node and no cluster", metaName)
+		e.Remedy = "restore " + metaName + " from a backup, or start with empty directories"
+		return e
 	case p.format == 0:
 		return d.refuse(ErrForeign, "its %s is not of this program: it may be a data directory of Apache Kafka", metaName)
 	case p.nodeID != node:

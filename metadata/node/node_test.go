@@ -219,6 +219,7 @@ func TestRefusals(t *testing.T) {
 		"another node":    {change: func(cfg *node.Config) { cfg.Broker.NodeID = 2 }, cause: node.ErrForeign, reason: "belongs to node.id 1"},
 		"another cluster": {logDirs: "other", cause: node.ErrForeign, reason: "the log directories to other"},
 		"newer format":    {damage: rewrite(string(meta) + "strandline.format=2\n"), cause: node.ErrNewerFormat, reason: "newer"},
+		"empty name":      {damage: rewrite(""), cause: node.ErrForeign, reason: "meta.properties is empty or damaged"},
 		"of kafka":        {damage: rewrite("version=1\nnode.id=1\ncluster.id=x\n"), cause: node.ErrForeign, reason: "Apache Kafka"},
 		"kafka's log": {damage: func(fs *disk.Crash) {
 			require.NoError(t, fs.MkdirAll(dir+"/__cluster_metadata-0"))
