@@ -157,20 +157,30 @@ func (m *Manager) runRetention() {
 			if m.ctx.Err() != nil {
 				return
 			}
-			if r.p == nil {
-				continue
-			}
-			n, err := m.retain(r)
-			future += n
-			if err != nil && m.ctx.Err() == nil {
-				m.stats.failures.Add(1)
-				m.cfg.Logger.Warn("retention pass failed; the next one tries again", "partition", r.key.String(), "err", err)
-			}
+			future += m.retainOne(r)
 		}
 		m.stats.future.Store(int64(future))
 		m.stats.passes.Add(1)
 		timer.Reset(max(m.cfg.Broker.RetentionCheckEvery, time.Millisecond))
 	}
+}
+
+// retainOne runs one pass over one replica and says what failed, but not where
+// the replica was deleted meanwhile.
+func (m *Manager) retainOne(r *replica) (future int) {
+	if r.p == nil {
+		return 0
+	}
+	future, err := m.retain(r)
+	if err == nil || m.ctx.Err() != nil || errors.Is(err, partition.ErrClosed) {
+		return future
+	}
+	if _, ok := m.cfg.Watch.Image().TopicByID(r.meta.topic); !ok {
+		return future
+	}
+	m.stats.failures.Add(1)
+	m.cfg.Logger.Warn("retention pass failed; the next one tries again", "partition", r.key.String(), "err", err)
+	return future
 }
 
 // retain runs one pass over one replica.

@@ -81,6 +81,28 @@ func TestIdleTopicExpires(t *testing.T) {
 	})
 }
 
+// TestRetentionOfWhatIsDeleted: a pass that meets a replica which was deleted
+// since the pass began has not failed.
+func TestRetentionOfWhatIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, topic := retentionNode(t, map[string]string{"retention.bytes": "3000", "internal.segment.bytes": "2200"})
+		for range 20 {
+			n.produceAt(topic, time.Now())
+		}
+		r := n.m.lookup(n.get(topic, 0).TopicPartition())
+		plan, _ := n.m.plan(r, false)
+		require.NotEmpty(t, plan.Removals, "there is something to do")
+		n.ctl.apply(command.TopicDeleted{Topic: topic})
+		synctest.Wait()
+		_, err := n.m.retain(r)
+		require.ErrorIs(t, err, partition.ErrClosed)
+		n.m.retainOne(r)
+		require.Zero(t, n.m.Stats().RetentionFailures)
+		require.NotContains(t, n.log.String(), "level=WARN")
+		n.stop()
+	})
+}
+
 // TestSizeAndTime is RT-05 (c) and RT-07 end to end: size, time and DeleteRecords
 // in one pass.
 func TestSizeAndTime(t *testing.T) {

@@ -226,7 +226,7 @@ func (m *Manager) leave(l leaver) {
 		err = l.r.p.RemoveNow()
 	}
 	m.countRemoved(l.r, removed, bytes, l.removal.Reason)
-	if err != nil && !errors.Is(err, partition.ErrStorage) {
+	if err != nil && !errors.Is(err, partition.ErrStorage) && !errors.Is(err, partition.ErrClosed) {
 		m.cfg.Logger.Warn("a segment that the tier has cannot leave a full directory", "partition", l.r.key.String(), "err", err)
 	}
 }
