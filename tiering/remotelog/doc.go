@@ -19,8 +19,9 @@
 //   - R4 A lookup by offset, time or aborted transaction costs at most one GET
 //     for an index and one for a range, whatever the number of segments; a
 //     lookup past everything costs none.
-//   - R5 An object that is not found is looked up again in a catalog that has
-//     caught up before it is called missing.
+//   - R5 An object that is not found is looked up again, in a catalog that has
+//     caught up and then in the store, before it is called missing and left
+//     alone for a while.
 //   - R6 Nothing here blocks where the store is down, other than the calls that
 //     take a context, for as long as that lasts.
 //

@@ -183,8 +183,8 @@ func remoteError(ctx context.Context, err error) error {
 }
 
 // onSegment runs f on the segment that find returns. Where its object is not
-// found, the catalog catches up and is asked again: the segment may have been
-// replaced or expired meanwhile (R5). ok is false where find found none. An object
+// found, the catalog catches up and is asked again, as the segment may have been
+// replaced or expired meanwhile, and so is the store (R5). ok is false where find found none. An object
 // that turns out bad is remembered.
 func (l *Log) onSegment(ctx context.Context, tp cluster.TopicPartition, find func() (catalog.Segment, bool, error), f func(catalog.Segment) error) (ok bool, err error) {
 	seg, ok, err := find()
@@ -202,10 +202,9 @@ func (l *Log) onSegment(ctx context.Context, tp cluster.TopicPartition, find fun
 	if ferr != nil || !ok {
 		return ok, ferr
 	}
-	if again.ID != seg.ID {
-		err = f(again)
-	}
-	if errors.Is(err, objstore.ErrNotFound) {
+	// The same one, too: a store that lost it for a moment costs a request, not
+	// the time for which a bad object is left alone.
+	if err = f(again); errors.Is(err, objstore.ErrNotFound) {
 		err = fmt.Errorf("%w: %q", ErrMissingObject, again.Key)
 	}
 	return true, l.judge(tp, again, err)

@@ -667,6 +667,44 @@ func TestObjectThatIsGone(t *testing.T) {
 	require.Empty(t, w.log.BadObjects(), "what is not live is no concern")
 }
 
+// R5: a store that does not find an object once is asked again, after the catalog
+// has caught up, before the object is left alone.
+func TestObjectThatIsNotFoundOnce(t *testing.T) {
+	notFound := func(key string) error {
+		return &objstore.Error{Op: objstore.VerbGet, Key: key, Class: objstore.ErrNotFound}
+	}
+	var lines logLines
+	w := newWorld(t, 16<<20, lines.attach)
+	r := w.replica(0, 1, 5, 100)
+	var order []string
+	w.close()
+	w.cfg.CatchUp = func(context.Context) error { order = append(order, "catch up"); return nil }
+	w.open(16 << 20)
+	w.store.before = func(key string, _, _ int64) error {
+		order = append(order, "get")
+		if len(order) == 1 {
+			return notFound(key)
+		}
+		return nil
+	}
+	slice, err := w.read(r, 0, 100)
+	require.NoError(t, err)
+	require.NotEmpty(t, slice)
+	require.Equal(t, []string{"get", "catch up", "get"}, order[:3])
+	require.Zero(t, w.log.Stats().BadObjects)
+	require.Empty(t, w.log.BadObjects())
+
+	// One that stays missing is asked for twice, and then left alone.
+	w.wipe()
+	w.store.before = func(key string, _, _ int64) error { return notFound(key) }
+	for range 3 {
+		_, err = w.read(r, 0, 100)
+		require.ErrorIs(t, err, remotelog.ErrMissingObject)
+	}
+	require.EqualValues(t, 2, w.store.gets.Load())
+	lines.requireOne(t, w, w.live(r)[0])
+}
+
 func (w *world) live(r *tiertest.Replica) (out []catalog.Segment) {
 	for s, err := range w.catalog.Live(r.TP, 0) {
 		require.NoError(w.t, err)
