@@ -45,7 +45,7 @@ func versionsAs(cluster string, node int32) func(*world, int16) kmsg.Request {
 func ourAPIs(_ *world, resp kmsg.Response) {
 	r := resp.(*kmsg.ApiVersionsResponse)
 	r.ApiKeys = slices.DeleteFunc(r.ApiKeys, func(k kmsg.ApiVersionsResponseApiKey) bool {
-		return !slices.Contains([]int16{0, 3, 18, 19, 20, 21, 22, 23, 32, 37, 44, 60, 75}, k.ApiKey)
+		return !slices.Contains([]int16{0, 3, 18, 19, 20, 21, 22, 23, 32, 33, 34, 35, 37, 44, 55, 57, 60, 61, 64, 74, 75}, k.ApiKey)
 	})
 	r.SupportedFeatures, r.FinalizedFeatures, r.FinalizedFeaturesEpoch = nil, nil, 0
 }
