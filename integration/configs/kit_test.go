@@ -153,7 +153,7 @@ func (n *running) alter(kind kmsg.ConfigResourceType, name string, changes ...st
 func (n *running) mustAlter(kind kmsg.ConfigResourceType, name string, changes ...string) {
 	n.t.Helper()
 	r := n.alter(kind, name, changes...)
-	require.NoError(n.t, kerr.ErrorForCode(r.ErrorCode), "%v: %v", changes, r.ErrorMessage)
+	require.NoError(n.t, kerr.ErrorForCode(r.ErrorCode), "%v: %s", changes, said(r.ErrorMessage))
 }
 
 // describe lists a resource's configs by name, with synonyms and documentation.
@@ -317,4 +317,11 @@ func (n *running) archived() {
 		n.write(topic, 2, 100, time.Now())
 		n.eventually("a segment goes to the tier", func() bool { return n.uploaded(topic) >= 2*round+1 })
 	}
+}
+
+func said(message *string) string {
+	if message == nil {
+		return ""
+	}
+	return *message
 }
