@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -19,7 +20,7 @@ import (
 // the remote tier may have in its cache.
 const remoteGrace = 10 * time.Millisecond
 
-// fetching is one fetch request under way.
+// fetching is one fetch request under way. It is reused.
 //
 // Versions: 4 to 12 name topics, later ones by id (13); 5 adds the log start
 // offset, 7 sessions, 9 leader epochs, 11 racks, 12 tags and diverging epochs,
@@ -27,7 +28,7 @@ const remoteGrace = 10 * time.Millisecond
 type fetching struct {
 	h        *Handler
 	header   wire.Request
-	req      *kmsg.FetchRequest
+	req      kmsg.FetchRequest
 	img      *image.Image
 	code     int16 // of the whole request
 	session  fetchSession
@@ -39,6 +40,25 @@ type fetching struct {
 	remote   bool // parts wait for the remote tier
 	deadline time.Time
 	draining <-chan struct{}
+}
+
+var fetchings = sync.Pool{New: func() any { return new(fetching) }}
+
+// free ends a fetch that is answered or abandoned. It keeps only the memory of
+// its lists, and that only where they are short.
+func (f *fetching) free() {
+	parts, topics := f.parts, f.req.Topics
+	if cap(parts) > keepTopics {
+		parts = nil
+	}
+	if cap(topics) > keepTopics {
+		topics = nil
+	}
+	clear(parts)
+	clear(topics)
+	*f = fetching{parts: parts[:0]}
+	f.req.Topics = topics[:0]
+	fetchings.Put(f)
 }
 
 // fetchPart is one partition of it.
@@ -56,14 +76,17 @@ type fetchPart struct {
 }
 
 func (h *Handler) fetch(c *Conn, q *wire.Request, out *wire.Out) (Deferred, error) {
-	f := &fetching{h: h, draining: c.Draining, req: kmsg.NewPtrFetchRequest(), img: h.cfg.Cluster.Image()}
-	if err := h.decode(q, f.req, false); err != nil {
+	f := fetchings.Get().(*fetching)
+	f.h, f.draining, f.img = h, c.Draining, h.cfg.Cluster.Image()
+	if err := h.decode(q, &f.req, false); err != nil {
+		f.free()
 		return nil, err
 	}
 	f.header = *q
 	f.header.ClientID, f.header.Body = nil, nil
 	if f.prepare(); f.code != codeNone {
 		f.write(out)
+		f.free()
 		return nil, nil
 	}
 	if _, old := f.oldFormat(); old {
@@ -72,6 +95,7 @@ func (h *Handler) fetch(c *Conn, q *wire.Request, out *wire.Out) (Deferred, erro
 	f.readLocal()
 	if !f.remote && f.enough(time.Now()) {
 		f.write(out)
+		f.free()
 		return nil, nil
 	}
 	f.release()
@@ -80,7 +104,7 @@ func (h *Handler) fetch(c *Conn, q *wire.Request, out *wire.Out) (Deferred, erro
 
 // prepare finds what the request asks for.
 func (f *fetching) prepare() {
-	req := f.req
+	req := &f.req
 	if req.IsolationLevel < 0 || req.IsolationLevel > 1 {
 		f.code = codeInvalidRequest
 		return
@@ -112,7 +136,8 @@ func (f *fetching) prepare() {
 	}
 }
 
-func (f *fetching) reserve(n int) { f.parts = make([]fetchPart, 0, n) }
+// reserve makes room for n parts.
+func (f *fetching) reserve(n int) { f.parts = slices.Grow(f.parts[:0], n) }
 
 // requested counts the partitions that a request names.
 func requested(req *kmsg.FetchRequest) int {
@@ -232,6 +257,7 @@ func (f *fetching) release() {
 
 // Complete waits until there is enough to answer, or the client's time is over.
 func (f *fetching) Complete(ctx context.Context, out *wire.Out) error {
+	defer f.free()
 	waiter := partition.NewWaiter()
 	for i := range f.parts {
 		if p := f.parts[i].partition; p != nil {
@@ -272,7 +298,7 @@ func (f *fetching) Complete(ctx context.Context, out *wire.Out) error {
 }
 
 // Abandon has nothing to give back: nothing is held while it is queued.
-func (f *fetching) Abandon() {}
+func (f *fetching) Abandon() { f.free() }
 
 // readRemote reads all remote parts at once, within what readLocal set aside for
 // each. It returns when all have answered or when the client's time is over;

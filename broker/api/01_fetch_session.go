@@ -18,7 +18,7 @@ type fetchSession struct {
 // openSession finds the session of an incremental request and tells it what has
 // changed; the code is that of the whole request.
 func (f *fetching) openSession(replica cluster.BrokerID) int16 {
-	req, s := f.req, &f.session
+	req, s := &f.req, &f.session
 	_, isBroker := f.img.Broker(replica)
 	s.head = fetchsession.Head{ID: req.SessionID, Epoch: req.SessionEpoch, ByID: req.Version >= 13, Follower: isBroker}
 	var asks []fetchsession.Ask

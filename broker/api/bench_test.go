@@ -45,25 +45,34 @@ func BenchmarkProduceSmall(b *testing.B) {
 	for _, conns := range []int{1, 50} {
 		for _, depth := range []int{1, 5} {
 			b.Run(fmt.Sprintf("conns=%d/inflight=%d", conns, depth), func(b *testing.B) {
-				k := newKit(b, nil)
-				id := k.topic("t", 1)
-				req := produceRequest(1, "t", id, map[int32][]byte{0: batch(now(), string(make([]byte, 100)))})
-				req.SetVersion(11)
-				request := kmsg.NewRequestFormatter(kmsg.FormatterClientID("bench")).AppendRequest(nil, req, 1)
-				b.ReportAllocs()
-				b.ResetTimer()
-				var wg sync.WaitGroup
-				for range conns {
-					wg.Add(1)
-					go func() {
-						defer wg.Done()
-						exchange(b, k.addr, request, b.N/conns+1, depth, make([]byte, 1000))
-					}()
-				}
-				wg.Wait()
+				benchProduce(b, conns, depth, batch(now(), string(make([]byte, 100))))
 			})
 		}
 	}
+}
+
+func BenchmarkProduce16KiB(b *testing.B) {
+	values := make([]string, 150)
+	for i := range values {
+		values[i] = string(make([]byte, 100))
+	}
+	benchProduce(b, 1, 1, batch(now(), values...))
+}
+
+func benchProduce(b *testing.B, conns, depth int, records []byte) {
+	k := newKit(b, nil)
+	id := k.topic("t", 1)
+	req := produceRequest(1, "t", id, map[int32][]byte{0: records})
+	req.SetVersion(11)
+	request := kmsg.NewRequestFormatter(kmsg.FormatterClientID("bench")).AppendRequest(nil, req, 1)
+	b.SetBytes(int64(len(records)))
+	b.ReportAllocs()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for range conns {
+		wg.Go(func() { exchange(b, k.addr, request, b.N/conns+1, depth, make([]byte, 1000)) })
+	}
+	wg.Wait()
 }
 
 func BenchmarkFetch(b *testing.B) {

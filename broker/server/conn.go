@@ -27,6 +27,7 @@ type conn struct {
 	cancel context.CancelFunc
 	info   api.Conn
 	reader *wire.Reader
+	q      wire.Request // the request that is being started
 	sender *wire.Sender // of whoever may write (S3)
 	out    *wire.Out    // answered at once and not yet written
 	queue  queue
@@ -123,15 +124,17 @@ func (c *conn) read() error {
 // handle starts one request, in its turn.
 func (c *conn) handle(frame []byte) error {
 	started := time.Now()
-	q, err := wire.ParseRequest(frame)
+	var err error
+	c.q, err = wire.ParseRequest(frame)
+	q := &c.q
 	if err != nil && (q.Key != wire.KeyAPIVersions || !errors.Is(err, wire.ErrUnsupported)) {
 		return err
 	}
-	if err := c.admit(&q); err != nil {
+	if err := c.admit(q); err != nil {
 		return err
 	}
 	if c.queue.empty() {
-		d, err := c.call(&q, c.out)
+		d, err := c.call(q, c.out)
 		if err != nil {
 			return err
 		}
@@ -147,7 +150,7 @@ func (c *conn) handle(frame []byte) error {
 		return nil
 	}
 	out := c.sender.NewOut()
-	d, err := c.call(&q, out)
+	d, err := c.call(q, out)
 	switch {
 	case err != nil:
 		out.Free()
