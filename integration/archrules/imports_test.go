@@ -46,6 +46,7 @@ var table = map[string][]string{
 	"broker/cleaner":       {"metadata/disk", "broker/locallog", "broker/segment", "broker/recordbatch", "broker/producerstate", "broker/keyindex"},
 	"broker/replicas":      {"metadata/disk", "metadata/image", "metadata/watch", "broker/locallog", "broker/segment", "broker/producerstate", "broker/partition", "broker/replication", "broker/cleaner"},
 	"broker/fetchsession":  {},
+	"broker/group":         {},
 	"broker/lifecycle":     {"metadata/watch", "metadata/image", "metadata/request", "broker/peer"},
 	"broker/wire":          {"metadata/disk"},
 	"broker/security":      {"metadata/image"},
