@@ -45,6 +45,7 @@ var table = map[string][]string{
 	"broker/partition":     {"metadata/disk", "metadata/image", "broker/locallog", "broker/segment", "broker/recordbatch", "broker/producerstate", "broker/leaderepoch"},
 	"broker/cleaner":       {"metadata/disk", "broker/locallog", "broker/segment", "broker/recordbatch", "broker/producerstate", "broker/keyindex"},
 	"broker/replicas":      {"metadata/disk", "metadata/image", "metadata/watch", "broker/locallog", "broker/segment", "broker/producerstate", "broker/partition", "broker/replication", "broker/cleaner"},
+	"broker/coordinator":   {"metadata/disk", "metadata/store", "broker/partition", "broker/recordbatch"},
 	"broker/fetchsession":  {},
 	"broker/group":         {},
 	"broker/lifecycle":     {"metadata/watch", "metadata/image", "metadata/request", "broker/peer"},

@@ -1,0 +1,20 @@
+package coordinator
+
+import "errors"
+
+// Outcomes of Do, Read and Tx.Then.
+var (
+	// ErrNotCoordinator: this broker does not lead the partition, or lost it
+	// before what was appended was committed, which may still survive.
+	ErrNotCoordinator = errors.New("not the coordinator of the partition")
+	// ErrLoading: this broker leads the partition and has not loaded it yet;
+	// retriable.
+	ErrLoading = errors.New("coordinator is loading the partition")
+	// ErrBusy: as many events wait for the partition as may; retriable. Nothing
+	// was taken.
+	ErrBusy = errors.New("coordinator has too many events waiting")
+	// ErrTooLarge: what one event appends does not fit one batch.
+	ErrTooLarge = errors.New("records of one event are larger than a batch may be")
+	// ErrClosed: the runtime is closed.
+	ErrClosed = errors.New("coordinator is closed")
+)
