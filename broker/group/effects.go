@@ -8,7 +8,8 @@ type Record struct{ Key, Value []byte }
 type Token uint64
 
 // Effects is what an event asks of its caller: append Records, atomically and in
-// order, and once they are committed send Replies.
+// order, and once they and those of former events are committed send Replies: a
+// group moves on before its records are committed, and nobody is to know.
 //
 // Where the append fails, the caller answers the replies and whatever else waits
 // with the reason, drops the group and loads it again from what is committed.
