@@ -3,6 +3,7 @@ package tier
 import (
 	"context"
 	"sort"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,15 +12,57 @@ import (
 	"strandline/metadata/cluster"
 	"strandline/tiering/manifest"
 	"strandline/tiering/objstore/drivers"
+	"strandline/tiering/objstore/objstoretest"
 )
 
+// bucket is an empty bucket of a running store, with a client that shares no code
+// with the driver in use.
+type bucket struct {
+	keys func() []string // all of them, in order
+	set  map[string]string
+}
+
+// prefix is where in its bucket a test's tier lies.
+const prefix = "main"
+
+func minioBucket(t *testing.T) bucket {
+	m := kit.StartMinIO(t, "strandline")
+	return bucket{keys: func() []string { return m.Keys("") }, set: m.Properties(prefix)}
+}
+
+// versityBucket is one of a versitygw, spoken to with a driver.
+func versityBucket(t *testing.T, driver string) bucket {
+	v := objstoretest.StartVersity(t)
+	name := v.NewBucket(t)
+	return bucket{
+		keys: func() []string { return v.Keys(t, name, "") },
+		set: map[string]string{
+			"remote.store.url": "s3://" + name + "/" + prefix, "remote.store.driver": driver,
+			"remote.store.endpoint": v.Endpoint, "remote.store.region": "us-east-1", "remote.store.path.style": "true",
+			"remote.store.access.key.id": v.AccessKey, "remote.store.secret.access.key": v.SecretKey,
+		},
+	}
+}
+
+// segmentKeys are the objects that hold segments.
+func (b bucket) segmentKeys() []string {
+	var keys []string
+	for _, k := range b.keys() {
+		if strings.HasSuffix(k, ".seg") {
+			keys = append(keys, k)
+		}
+	}
+	sort.Strings(keys)
+	return keys
+}
+
 // manifestKeys is what the latest manifests in the bucket say is live.
-func manifestKeys(t *testing.T, m *kit.MinIO, prefix, clusterID string, topic cluster.TopicID, partitions int) []string {
+func (b bucket) manifestKeys(t *testing.T, clusterID string, topic cluster.TopicID, partitions int) []string {
 	t.Helper()
 	ctx := context.Background()
 	store, err := drivers.Open(ctx, drivers.Config{
-		URL: "s3://" + m.Bucket + "/" + prefix, Endpoint: "http://" + m.Addr, Region: "us-east-1",
-		PathStyle: true, AccessKeyID: kit.MinIOUser, SecretAccessKey: kit.MinIOPassword,
+		URL: b.set["remote.store.url"], Endpoint: b.set["remote.store.endpoint"], Region: b.set["remote.store.region"],
+		PathStyle: true, AccessKeyID: b.set["remote.store.access.key.id"], SecretAccessKey: b.set["remote.store.secret.access.key"],
 	})
 	require.NoError(t, err)
 	defer store.Close()
