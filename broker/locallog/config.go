@@ -19,6 +19,12 @@ const (
 	StepLocalTrim = "local-trim"
 	// StepRecovery: one segment was scanned, cut and indexed again; more follow.
 	StepRecovery = "recovery"
+	// StepRewriteCleaned: rewritten segments are durable and do not count yet.
+	StepRewriteCleaned = "rewrite-cleaned"
+	// StepRewriteSwap: they count, the old ones still have their names.
+	StepRewriteSwap = "rewrite-swap"
+	// StepRewriteReplace: some of an old segment's files are renamed, some not.
+	StepRewriteReplace = "rewrite-replace"
 )
 
 // Config says where a log is and what is known about it.

@@ -3,6 +3,8 @@ package locallog
 import (
 	"errors"
 	"fmt"
+
+	"strandline/metadata/cluster"
 )
 
 // ErrOvertaken: what a copy would go on with is not in this log any more. The
@@ -43,16 +45,10 @@ func (l *Log) CopyOn(dst *Log, maxBytes int) (int64, error) {
 	}
 	row := l.segments.Load()
 	at := max(from, l.StartOffset())
-	seg := row.row[row.at(at)]
-	switch {
-	case seg.Base() > from: // all up to there was deleted
+	if row.row[row.at(at)].Base() > from { // all up to there was deleted
 		return 0, ErrOvertaken
-	case seg.Base() == from:
-		if _, err := dst.Roll(); err != nil {
-			return 0, err
-		}
 	}
-	slice, err := l.Read(at, min(seg.Next(), l.EndOffset()), maxBytes, true)
+	slice, begins, err := l.readOne(row, at, maxBytes)
 	if errors.Is(err, ErrNotLocal) || errors.Is(err, ErrOffsetOutOfRange) {
 		return 0, ErrOvertaken
 	}
@@ -60,6 +56,11 @@ func (l *Log) CopyOn(dst *Log, maxBytes int) (int64, error) {
 		return 0, &SourceError{err}
 	}
 	defer slice.Release()
+	if begins {
+		if _, err := dst.Roll(); err != nil {
+			return 0, err
+		}
+	}
 	for _, r := range slice.Regions {
 		batches := make([]byte, r.Bytes)
 		if _, err := r.ReadAt(batches, 0); err != nil {
@@ -69,10 +70,23 @@ func (l *Log) CopyOn(dst *Log, maxBytes int) (int64, error) {
 			return 0, err
 		}
 	}
-	if slice.Bytes == 0 { // a hole at the end of a segment
+	if slice.Bytes == 0 { // the log ends in a hole
 		return 0, ErrOvertaken
 	}
 	return slice.Bytes, nil
+}
+
+// readOne reads from the first segment with a batch that reaches past at, and
+// says whether what it read begins one.
+func (l *Log) readOne(row *segments, at cluster.Offset, maxBytes int) (slice Slice, begins bool, err error) {
+	for _, seg := range row.row[row.at(at):] {
+		begins = begins || seg.Base() == at
+		if slice, err = l.Read(at, min(seg.Next(), l.EndOffset()), maxBytes, true); err != nil || slice.Bytes > 0 {
+			return slice, begins, err
+		}
+		at, begins = seg.Next(), true
+	}
+	return slice, begins, nil
 }
 
 // EndCopy makes dst, which CopyOn has brought to the end, this log's equal in
@@ -92,5 +106,11 @@ func (l *Log) EndCopy(dst *Log) error {
 	dst.mu.epochs, dst.mu.epochsDirty = *epochs, true
 	dst.lastEpoch = latestOf(epochs)
 	dst.mu.Unlock()
+	l.mu.Lock()
+	compacted := l.mu.compaction
+	l.mu.Unlock()
+	if err := dst.noteCompaction(func(c *compaction) { *c = compacted }); err != nil {
+		return err
+	}
 	return dst.Close(true)
 }

@@ -20,6 +20,8 @@ var (
 	// ErrBadAppend: the batches are not whole, not in order, or below the end
 	// offset. The caller has a bug; the log is unchanged.
 	ErrBadAppend = errors.New("batches do not continue the log")
+	// ErrRewrite: a file of a rewrite could not be written. The log is as it was.
+	ErrRewrite = errors.New("segment could not be rewritten")
 	// ErrNoSegment: there is no sealed local segment with that base offset.
 	ErrNoSegment = errors.New("no such sealed segment")
 )

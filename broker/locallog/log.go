@@ -64,6 +64,7 @@ type Log struct {
 		flight         *flight
 		unflushedSince time.Time
 		deferred       []removal
+		compaction     compaction
 	}
 }
 

@@ -63,6 +63,9 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
+	if err := l.loadCompaction(); err != nil {
+		return err
+	}
 	if err := l.loadEpochs(); err != nil {
 		return err
 	}
@@ -92,27 +95,24 @@ func (l *Log) first() error {
 	return err
 }
 
-// tidy removes leftovers, finishes renames of rewritten segments, and returns
-// the base offsets of the segments.
+// tidy removes leftovers, settles what rewrites have left, and returns the base
+// offsets of the segments.
 func (l *Log) tidy() ([]cluster.Offset, error) {
 	fs, dir := l.config.FS, l.config.Dir
 	names, err := fs.List(dir)
 	if err != nil {
 		return nil, err
 	}
+	if names, err = l.settleRewrites(names); err != nil {
+		return nil, err
+	}
 	changed := false
 	for _, name := range names {
-		full := path.Join(dir, name)
-		switch {
-		case strings.HasSuffix(name, segment.DeletedSuffix), strings.HasSuffix(name, segment.CleanedSuffix), strings.HasSuffix(name, ".tmp"):
-			err = fs.Remove(full)
-		case strings.HasSuffix(name, segment.SwapSuffix):
-			// A finished rewrite: it takes the place of what it was made from.
-			err = fs.Rename(full, strings.TrimSuffix(full, segment.SwapSuffix))
-		default:
+		if !isLeftover(name) {
 			continue
 		}
-		if changed = true; err != nil {
+		changed = true
+		if err := fs.Remove(path.Join(dir, name)); err != nil {
 			return nil, err
 		}
 	}
@@ -125,6 +125,16 @@ func (l *Log) tidy() ([]cluster.Offset, error) {
 		}
 	}
 	return l.sortOut(names)
+}
+
+// isLeftover says that a file is of no use once rewrites are settled.
+func isLeftover(name string) bool {
+	for _, suffix := range []string{segment.DeletedSuffix, segment.CleanedSuffix, segment.SwapSuffix, ".tmp"} {
+		if strings.HasSuffix(name, suffix) {
+			return true
+		}
+	}
+	return false
 }
 
 // sortOut finds segments and snapshots, and removes indexes without a log.
@@ -191,7 +201,7 @@ func (l *Log) setBounds() error {
 	l.end.Store(int64(end))
 	l.flushed.Store(int64(end))
 	if l.unsyncedFrom != cluster.NoOffset {
-		l.flushed.Store(int64(max(l.unsyncedFrom, min(l.config.RecoveryPoint, end))))
+		l.flushed.Store(int64(max(l.unsyncedFrom, min(l.durableBelow(), end))))
 		l.mu.unflushedSince = l.now()
 	}
 	l.start.Store(int64(start))
@@ -206,6 +216,9 @@ func (l *Log) setBounds() error {
 		l.mu.epochsDirty = true
 	}
 	l.lastEpoch = latestOf(&l.mu.epochs)
+	if err := l.uncompactFrom(end); err != nil { // a truncation that a stop cut off
+		return err
+	}
 	before := len(l.snapshotOffsets())
 	if err := l.dropSnapshots(func(at cluster.Offset) bool { return at > end || at < first }); err != nil {
 		return err

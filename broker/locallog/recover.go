@@ -95,10 +95,10 @@ func (l *Log) mustScan(bases []cluster.Offset, i int) bool {
 	if l.config.CleanStop {
 		return false
 	}
-	if i+1 == len(bases) || bases[i+1] > l.config.RecoveryPoint {
+	if i+1 == len(bases) || bases[i+1] > l.durableBelow() {
 		return true
 	}
-	return bases[i+1] == l.config.RecoveryPoint && !l.hasSnapshot(bases[i+1])
+	return bases[i+1] == l.durableBelow() && !l.hasSnapshot(bases[i+1])
 }
 
 func (l *Log) openOne(bases []cluster.Offset, i int) (*segment.Segment, error) {
@@ -123,9 +123,9 @@ func (l *Log) recoverOne(bases []cluster.Offset, i int, row []*segment.Segment) 
 		}
 	}
 	last = i+1 == len(bases)
-	next, durable := cluster.NoOffset, l.config.RecoveryPoint
+	next, durable := cluster.NoOffset, l.durableBelow()
 	if !last {
-		if next = bases[i+1]; next <= l.config.RecoveryPoint || l.config.CleanStop {
+		if next = bases[i+1]; next <= l.durableBelow() || l.config.CleanStop {
 			durable = next
 		}
 	}
@@ -165,7 +165,7 @@ func (l *Log) recoverOne(bases []cluster.Offset, i int, row []*segment.Segment) 
 // mayDefer says whether what a recovered segment holds may wait for the next
 // sync: it lies past the recovery point, and few enough wait already.
 func (l *Log) mayDefer(next cluster.Offset, last bool) bool {
-	return last || next > l.config.RecoveryPoint && len(l.mu.unsynced) < unsyncedMax
+	return last || next > l.durableBelow() && len(l.mu.unsynced) < unsyncedMax
 }
 
 // sealRecovered seals a segment that another one follows. Where it is durable so

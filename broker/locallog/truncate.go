@@ -32,8 +32,14 @@ func (l *Log) TruncateTo(end cluster.Offset) error {
 	}
 	own := l.claim()
 	defer l.land(own)
+	if err := l.uncompactFrom(end); err != nil {
+		return l.fail("truncate: write "+CompactionName, err)
+	}
 	if err := l.truncate(s.row, s.at(end), end); err != nil {
 		return l.fail("truncate", err)
+	}
+	if err := l.uncompactFrom(l.EndOffset()); err != nil {
+		return l.fail("truncate: write "+CompactionName, err)
 	}
 	return nil
 }
@@ -152,6 +158,9 @@ func (l *Log) Reset(start cluster.Offset, epochs []leaderepoch.Entry, snapshot [
 	}
 	own := l.claim()
 	defer l.land(own)
+	if err := l.uncompactFrom(start); err != nil {
+		return l.fail("reset: write "+CompactionName, err)
+	}
 	if err := l.reset(start, leaderepoch.FromEntries(epochs), producers); err != nil {
 		return l.fail("reset", err)
 	}

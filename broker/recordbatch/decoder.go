@@ -22,6 +22,10 @@ type Decoder struct {
 	bytesMax int
 	buf      []byte
 	headers  []Header
+
+	// Of AppendFiltered: the records that stay, and what is put before them.
+	kept, spare []byte
+	header      [HeaderBytes]byte
 }
 
 // NewDecoder makes a Decoder that decompresses at most bytesMax from a batch

@@ -504,7 +504,7 @@ func (s *Segment) truncateLog(position int64) error {
 func (s *Segment) Retire() {
 	s.removed.Store(true)
 	for _, name := range []string{s.logName, s.indexName, s.timeName, s.txnName} {
-		s.where.Handles.Drop(name)
+		s.drop(name)
 	}
 	s.Close()
 }

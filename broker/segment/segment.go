@@ -43,6 +43,9 @@ type Segment struct {
 	base  cluster.Offset
 
 	logName, indexName, timeName, txnName string
+	// version tells the handles of a rewritten segment from those of the one whose
+	// name it has.
+	version string
 
 	removed, closed atomic.Bool
 
@@ -84,13 +87,16 @@ type state struct {
 	txnCount              int
 }
 
-func newSegment(w Where, base cluster.Offset) *Segment {
+func newSegment(w Where, base cluster.Offset) *Segment { return newSegmentNamed(w, base, "") }
+
+// newSegmentNamed is newSegment whose files' names end in a suffix.
+func newSegmentNamed(w Where, base cluster.Offset, suffix string) *Segment {
 	s := &Segment{
 		where: w, base: base,
-		logName:   path.Join(w.Dir, Name(base, LogSuffix)),
-		indexName: path.Join(w.Dir, Name(base, IndexSuffix)),
-		timeName:  path.Join(w.Dir, Name(base, TimeIndexSuffix)),
-		txnName:   path.Join(w.Dir, Name(base, TxnIndexSuffix)),
+		logName:   path.Join(w.Dir, Name(base, LogSuffix)+suffix),
+		indexName: path.Join(w.Dir, Name(base, IndexSuffix)+suffix),
+		timeName:  path.Join(w.Dir, Name(base, TimeIndexSuffix)+suffix),
+		txnName:   path.Join(w.Dir, Name(base, TxnIndexSuffix)+suffix),
 	}
 	s.mu.next = base
 	s.mu.maxTimestamp, s.mu.offsetOfMaxTimestamp, s.mu.firstTimestamp = noTimestamp, base, noTimestamp
@@ -225,16 +231,19 @@ func (s *Segment) cached(name string) (*disk.Handle, error) {
 	if s.removed.Load() || s.closed.Load() {
 		return nil, ErrRemoved
 	}
-	h, err := s.where.Handles.Get(name)
+	h, err := s.where.Handles.GetAs(name+s.version, name)
 	if s.removed.Load() || s.closed.Load() {
 		if err == nil {
 			h.Release()
 		}
-		s.where.Handles.Drop(name)
+		s.drop(name)
 		return nil, ErrRemoved
 	}
 	return h, err
 }
+
+// drop makes the handle cache forget one of the segment's files.
+func (s *Segment) drop(name string) { s.where.Handles.Drop(name + s.version) }
 
 // Fits says whether an append of that many bytes up to that last offset can be
 // indexed: positions and relative offsets are 31 bits wide.
@@ -296,6 +305,7 @@ func headerOf(b recordbatch.Batch, position int64) Header {
 	return Header{
 		Position: position, Bytes: int64(len(b)), Base: b.BaseOffset(), Next: b.NextOffset(),
 		LeaderEpoch: b.PartitionLeaderEpoch(), MaxTimestamp: b.MaxTimestamp(),
+		ProducerID: txnProducer(b), Control: b.IsControl(),
 	}
 }
 
@@ -479,7 +489,7 @@ func (s *Segment) Close() {
 	s.closed.Store(true)
 	s.Synced()
 	for _, name := range []string{s.logName, s.indexName, s.timeName, s.txnName} {
-		s.where.Handles.Drop(name)
+		s.drop(name)
 	}
 }
 
@@ -491,9 +501,9 @@ func (s *Segment) Remove(half func()) ([]string, error) {
 	s.removed.Store(true)
 	var gone []string
 	for _, name := range []string{s.logName, s.indexName, s.timeName, s.txnName} {
-		s.where.Handles.Drop(name)
+		s.drop(name)
 		err := s.where.FS.Rename(name, name+DeletedSuffix)
-		s.where.Handles.Drop(name)
+		s.drop(name)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}

@@ -18,6 +18,10 @@ type Header struct {
 	Base, Next   cluster.Offset // Next is exclusive
 	LeaderEpoch  cluster.LeaderEpoch
 	MaxTimestamp int64
+	// ProducerID is that of a batch of a transaction, or of its marker where
+	// Control; else NoProducerID.
+	ProducerID cluster.ProducerID
+	Control    bool
 }
 
 // End is the position of the next batch.
@@ -69,6 +73,7 @@ func (w *headerWalk) next() bool {
 	h := Header{
 		Position: w.pos, Bytes: int64(size), Base: b.BaseOffset(), Next: b.NextOffset(),
 		LeaderEpoch: b.PartitionLeaderEpoch(), MaxTimestamp: b.MaxTimestamp(),
+		ProducerID: txnProducer(b), Control: b.IsControl(),
 	}
 	if h.End() > w.limit {
 		return w.corrupt(fmt.Errorf("%w: %d bytes of %d", ErrTornTail, w.limit-w.pos, h.Bytes))
@@ -78,6 +83,14 @@ func (w *headerWalk) next() bool {
 	}
 	w.h, w.pos, w.from = h, h.End(), h.Next
 	return true
+}
+
+// txnProducer is the producer of a transaction's batch.
+func txnProducer(b recordbatch.Batch) cluster.ProducerID {
+	if b.IsTransactional() || b.IsControl() {
+		return b.ProducerID()
+	}
+	return cluster.NoProducerID
 }
 
 // fill has the next header in the chunk. Among large batches it reads no more

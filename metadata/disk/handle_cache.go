@@ -41,8 +41,13 @@ func NewHandleCache(fs FS, limit int) *HandleCache {
 
 // Get returns the file's handle with a reference that the caller must Release.
 // The file is opened without the cache's lock held.
-func (c *HandleCache) Get(name string) (*Handle, error) {
-	if h := c.lookup(name); h != nil {
+func (c *HandleCache) Get(name string) (*Handle, error) { return c.GetAs(name, name) }
+
+// GetAs is Get of a file that the cache knows by another name: where a file
+// takes another's place, who still opens the former one cannot be mistaken for
+// who wants the new one.
+func (c *HandleCache) GetAs(key, name string) (*Handle, error) {
+	if h := c.lookup(key); h != nil {
 		return h, nil
 	}
 	f, err := c.fs.OpenReadOnly(name)
@@ -51,7 +56,7 @@ func (c *HandleCache) Get(name string) (*Handle, error) {
 	}
 	h := NewHandle(f, nil)
 	h.Acquire() // one for the caller, one for the cache
-	for _, evicted := range c.insert(name, h) {
+	for _, evicted := range c.insert(key, h) {
 		evicted.Release()
 	}
 	return h, nil
