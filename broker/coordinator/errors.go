@@ -18,3 +18,10 @@ var (
 	// ErrClosed: the runtime is closed.
 	ErrClosed = errors.New("coordinator is closed")
 )
+
+// errReplaced ends a tenure whose view was found damaged; another one begins.
+var errReplaced = errors.New("the view was damaged and is built again")
+
+// errTurn: a replica of the same partition that was here before has not let go of
+// the view yet.
+var errTurn = errors.New("the view is still in use")

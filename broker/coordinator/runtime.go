@@ -2,8 +2,11 @@ package coordinator
 
 import (
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"strandline/broker/partition"
 	"strandline/metadata/cluster"
 )
 
@@ -59,21 +62,61 @@ type Status struct {
 // Runtime runs the partitions of one internal topic that are hosted here. Its
 // methods may be called from several goroutines at once.
 type Runtime struct {
-	cfg Config
+	cfg     Config
+	slots   chan struct{} // Limits.Appliers
+	closing chan struct{}
+	kick    chan struct{} // cap 1: wakes the watcher
+	woken   *partition.Waiter
+	workers sync.WaitGroup
+	rebuilt atomic.Int64
+	// led are the shards by partition; replaced as a whole, under mu.
+	led atomic.Pointer[map[int32]*shard]
+
+	mu struct {
+		sync.Mutex
+		closed   bool
+		replicas map[cluster.TopicPartition]*replica
+	}
+	closeOnce sync.Once
+	closeErr  error
 }
 
 // New starts a runtime; Close ends it.
 func New(cfg Config) *Runtime {
-	return &Runtime{cfg: cfg}
+	cfg.Limits = cfg.Limits.withDefaults()
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.LimitHit == nil {
+		cfg.LimitHit = func(string) {}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	r := &Runtime{
+		cfg: cfg, slots: make(chan struct{}, cfg.Limits.Appliers), closing: make(chan struct{}),
+		kick: make(chan struct{}, 1), woken: partition.NewWaiter(),
+	}
+	r.led.Store(&map[int32]*shard{})
+	r.mu.replicas = map[cluster.TopicPartition]*replica{}
+	r.workers.Go(r.watch)
+	r.workers.Go(r.keep)
+	return r
 }
 
-// Host tells of a replica of the topic that is hosted here from now on, instead
-// of a former one of the same partition. It does not block.
-func (r *Runtime) Host(p Partition) {}
-
-// Unhost tells that a replica is not hosted here any more; its view is dropped.
-// It does not block.
-func (r *Runtime) Unhost(tp cluster.TopicPartition) {}
+func (l Limits) withDefaults() Limits {
+	for _, d := range []struct {
+		value     *int
+		otherwise int
+	}{
+		{&l.QueueMax, 16384}, {&l.BatchRecords, 8192}, {&l.InFlightBytes, 8 << 20}, {&l.Appliers, 4}, {&l.ApplyBytes, 1 << 20},
+	} {
+		if *d.value <= 0 {
+			*d.value = d.otherwise
+		}
+	}
+	return l
+}
 
 // Do queues an event for the partition's shard, which runs fn once, on its
 // goroutine, in the order of the calls. It fails with ErrNotCoordinator,
@@ -81,7 +124,28 @@ func (r *Runtime) Unhost(tp cluster.TopicPartition) {}
 // for fn. Where leadership ends before fn has run, fn runs all the same, before
 // Machine.Unload, and what it appends fails.
 func (r *Runtime) Do(partition int32, fn func(now time.Time, m Machine, tx *Tx)) error {
+	s := (*r.led.Load())[partition]
+	if s == nil {
+		return r.absent()
+	}
+	return s.do(fn)
+}
+
+// absent says why there is no shard.
+func (r *Runtime) absent() error {
+	if r.closed() {
+		return ErrClosed
+	}
 	return ErrNotCoordinator
+}
+
+func (r *Runtime) closed() bool {
+	select {
+	case <-r.closing:
+		return true
+	default:
+		return false
+	}
 }
 
 // Read calls fn, on the caller's goroutine, with a reader of the partition's view
@@ -89,16 +153,77 @@ func (r *Runtime) Do(partition int32, fn func(now time.Time, m Machine, tx *Tx))
 // nothing that is not committed. The reader is valid until fn returns, and fn must
 // be quick. It fails with ErrNotCoordinator, ErrLoading, ErrClosed or fn's error.
 func (r *Runtime) Read(partition int32, fn func(Reader) error) error {
-	return ErrNotCoordinator
+	s := (*r.led.Load())[partition]
+	if s == nil {
+		return r.absent()
+	}
+	if err := s.readable(); err != nil {
+		return err
+	}
+	snap, err := s.db.Snapshot()
+	if err != nil {
+		return ErrLoading // it was replaced
+	}
+	defer func() { _ = snap.Close() }()
+	// A view that is dropped belongs to no shard that serves: what was taken
+	// before this is whole.
+	if err := s.readable(); err != nil {
+		return err
+	}
+	err = fn(snapshotReader{snap: snap, tp: s.rep.tp})
+	if err != nil {
+		r.cfg.Views.damaged(s.db, err)
+	}
+	return err
 }
 
 // Led returns the partitions that this broker leads, those that are loaded and
-// those that are not yet.
-func (r *Runtime) Led() (loaded, loading []int32) { return nil, nil }
+// those that are not yet, in no order.
+func (r *Runtime) Led() (loaded, loading []int32) {
+	for partition, s := range *r.led.Load() {
+		switch s.readable() {
+		case nil:
+			loaded = append(loaded, partition)
+		case ErrLoading:
+			loading = append(loading, partition)
+		}
+	}
+	return loaded, loading
+}
 
 // Status returns the current figures.
-func (r *Runtime) Status() Status { return Status{} }
+func (r *Runtime) Status() Status {
+	st := Status{Rebuilt: r.rebuilt.Load()}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rep := range r.mu.replicas {
+		if rep.gone.Load() {
+			continue
+		}
+		st.Partitions++
+		if lag := rep.p.LogState().HighWatermark - cluster.Offset(rep.applied.Load()); lag > 0 {
+			st.Lag += int64(lag)
+		}
+		if s := rep.shard; s != nil {
+			st.Leading++
+			if s.phase.Load() == loadingPhase {
+				st.Loading++
+			}
+		}
+	}
+	return st
+}
 
 // Close ends every shard (Machine.Unload with ErrClosed) and every applier, and
 // makes the views durable. It may be called more than once.
-func (r *Runtime) Close() error { return nil }
+func (r *Runtime) Close() error {
+	r.closeOnce.Do(func() {
+		r.mu.Lock()
+		r.mu.closed = true
+		r.mu.Unlock()
+		close(r.closing)
+		r.workers.Wait()
+		r.closeErr = r.cfg.Views.Sync()
+	})
+	return r.closeErr
+}

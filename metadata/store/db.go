@@ -199,6 +199,16 @@ func (d *DB) Flush() error {
 	return wrap(d.dir, nil, d.db.Flush())
 }
 
+// SyncCommitted makes every batch committed before the call survive a power
+// loss. A failure of the engine itself does not return (Config.Fatal).
+func (d *DB) SyncCommitted() error {
+	if !d.gate.enter() {
+		return ErrClosed
+	}
+	defer d.gate.leave()
+	return wrap(d.dir, nil, d.db.LogData(nil, pebble.Sync))
+}
+
 // Checkpoint makes a folder, which must not exist, with a copy of the database
 // as of some moment during the call: tables are hard links, the rest is small.
 // It is durable once the call returned.

@@ -24,6 +24,11 @@
 //	  'h' topic partition segment(16)   base offset of a live remote segment
 //	  'o' topic partition segment(16)   remote segment that is not live
 //	  'd' topic(16)                     deleted topic
+//	coordinators' views database
+//	  'v' topic(16) partition(4)        how far the log is in the view
+//	  'e' topic partition view key      latest record under a view key
+//	  't' topic partition producer(8)   record of a transaction that is open
+//	      offset(8)
 //
 // # Invariants
 //

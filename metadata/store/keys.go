@@ -17,6 +17,10 @@ const (
 	prefixOther      = 'o'
 	prefixLiveID     = 'h'
 	prefixDeleted    = 'd'
+
+	prefixViewPosition = 'v'
+	prefixViewEntry    = 'e'
+	prefixViewPending  = 't'
 )
 
 // Range is the keys from Lower (inclusive) to Upper (exclusive).
@@ -159,6 +163,79 @@ func TopicCatalog(topic cluster.TopicID) []Range {
 	var out []Range
 	for _, prefix := range []byte{prefixSummary, prefixLive, prefixLiveID, prefixOther, prefixDeleted} {
 		out = append(out, prefixRange(append([]byte{prefix}, topic[:]...)))
+	}
+	return out
+}
+
+// ViewPositionKey is the key of how far a partition's log is in its view.
+func ViewPositionKey(tp cluster.TopicPartition) []byte { return partitionKey(prefixViewPosition, tp, 0) }
+
+// ViewPositions is the keys of the positions of all views.
+func ViewPositions() Range { return prefixRange([]byte{prefixViewPosition}) }
+
+// ViewPositionPartition returns the partition in a key of ViewPositions, false
+// where it is none.
+func ViewPositionPartition(key []byte) (cluster.TopicPartition, bool) {
+	var tp cluster.TopicPartition
+	if len(key) != 1+len(tp.Topic)+4 || key[0] != prefixViewPosition {
+		return tp, false
+	}
+	copy(tp.Topic[:], key[1:])
+	tp.Partition = int32(binary.BigEndian.Uint32(key[1+len(tp.Topic):]))
+	return tp, true
+}
+
+// viewKeyBytes is what lies before the view key in a key of ViewEntries.
+const viewKeyBytes = 1 + 16 + 4
+
+// AppendViewEntryKey appends the key of the entry under a view key to dst.
+func AppendViewEntryKey(dst []byte, tp cluster.TopicPartition, viewKey []byte) []byte {
+	dst = append(dst, prefixViewEntry)
+	dst = append(dst, tp.Topic[:]...)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(tp.Partition))
+	return append(dst, viewKey...)
+}
+
+// ViewEntries is the keys of the entries of a partition's view whose view key
+// has the prefix.
+func ViewEntries(tp cluster.TopicPartition, prefix []byte) Range {
+	return prefixRange(AppendViewEntryKey(nil, tp, prefix))
+}
+
+// ViewKey returns the view key in a key of ViewEntries.
+func ViewKey(key []byte) []byte { return key[viewKeyBytes:] }
+
+// ViewPendingKey is the key of a record of a producer's open transaction.
+func ViewPendingKey(tp cluster.TopicPartition, producer cluster.ProducerID, o cluster.Offset) []byte {
+	key := binary.BigEndian.AppendUint64(partitionKey(prefixViewPending, tp, 16), uint64(producer))
+	return binary.BigEndian.AppendUint64(key, uint64(o))
+}
+
+// ViewPending is the keys of the records of all open transactions of a partition.
+func ViewPending(tp cluster.TopicPartition) Range {
+	return prefixRange(partitionKey(prefixViewPending, tp, 0))
+}
+
+// ViewPendingOf is the keys of the records of one producer's open transaction.
+func ViewPendingOf(tp cluster.TopicPartition, producer cluster.ProducerID) Range {
+	return prefixRange(binary.BigEndian.AppendUint64(partitionKey(prefixViewPending, tp, 8), uint64(producer)))
+}
+
+// ViewPendingRecord returns the producer and the offset in a key of ViewPending,
+// false where it is none.
+func ViewPendingRecord(key []byte) (cluster.ProducerID, cluster.Offset, bool) {
+	if len(key) != viewKeyBytes+16 || key[0] != prefixViewPending {
+		return cluster.NoProducerID, cluster.NoOffset, false
+	}
+	producer := binary.BigEndian.Uint64(key[viewKeyBytes:])
+	return cluster.ProducerID(producer), cluster.Offset(binary.BigEndian.Uint64(key[viewKeyBytes+8:])), true
+}
+
+// View is the ranges of keys that hold everything of a partition's view.
+func View(tp cluster.TopicPartition) []Range {
+	var out []Range
+	for _, prefix := range []byte{prefixViewPosition, prefixViewEntry, prefixViewPending} {
+		out = append(out, prefixRange(partitionKey(prefix, tp, 0)))
 	}
 	return out
 }
