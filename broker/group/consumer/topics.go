@@ -1,0 +1,135 @@
+package consumer
+
+import (
+	"encoding/binary"
+	"iter"
+	"maps"
+	"regexp"
+	"slices"
+	"unicode/utf16"
+
+	"github.com/zeebo/xxh3"
+
+	"strandline/metadata/cluster"
+)
+
+// Topic is what a group has to know of a topic.
+type Topic struct {
+	ID   cluster.TopicID
+	Name string
+	// Racks has, for each partition, the racks of its replicas; nil where the
+	// brokers are in none. The assignors do not use them, but a change of them
+	// makes a new epoch.
+	Racks [][]string
+	// Partitions is their count.
+	Partitions int32
+}
+
+// Topics is what a group knows of the cluster's topics. It must not change
+// during a call of a Group's method.
+type Topics interface {
+	// Topic returns the topic of that name.
+	Topic(name string) (Topic, bool)
+	// TopicByID returns the topic of that id.
+	TopicByID(id cluster.TopicID) (Topic, bool)
+	// Names are those that whoever sends the request may describe; regular
+	// expressions match no other. In any order.
+	Names() iter.Seq[string]
+	// Version rises, also over restarts and from coordinator to coordinator,
+	// whenever a topic, its partition count or its racks change.
+	Version() int64
+	// CreatedVersion is the Version at which a topic was last created.
+	CreatedVersion() int64
+}
+
+// hashTopics sums up the topics of those names, as far as they exist (KIP-1101).
+// It is Apache Kafka's hash, so that a log of its coordinator gives no reason to
+// rebalance.
+func hashTopics(topics Topics, names iter.Seq[string]) uint64 {
+	h := xxh3.New()
+	any := false
+	for _, name := range slices.Sorted(names) {
+		if t, ok := topics.Topic(name); ok {
+			any = true
+			writeUint64(h, hashTopic(t))
+		}
+	}
+	if !any {
+		return 0
+	}
+	return h.Sum64()
+}
+
+func hashTopic(t Topic) uint64 {
+	h := xxh3.New()
+	_, _ = h.Write([]byte{0})
+	writeUint64(h, binary.BigEndian.Uint64(t.ID[:8]))
+	writeUint64(h, binary.BigEndian.Uint64(t.ID[8:]))
+	writeChars(h, t.Name)
+	writeUint32(h, uint32(t.Partitions))
+	for p := range t.Partitions {
+		writeUint32(h, uint32(p))
+		if int(p) >= len(t.Racks) {
+			continue
+		}
+		for _, rack := range slices.Sorted(slices.Values(t.Racks[p])) {
+			writeUint32(h, uint32(len(utf16.Encode([]rune(rack)))))
+			writeChars(h, rack)
+		}
+	}
+	return h.Sum64()
+}
+
+// writeChars writes UTF-16 and how many units it was.
+func writeChars(h *xxh3.Hasher, s string) {
+	units := utf16.Encode([]rune(s))
+	b := make([]byte, 0, 2*len(units))
+	for _, u := range units {
+		b = binary.LittleEndian.AppendUint16(b, u)
+	}
+	_, _ = h.Write(b)
+	writeUint32(h, uint32(len(units)))
+}
+
+func writeUint32(h *xxh3.Hasher, n uint32) {
+	_, _ = h.Write(binary.LittleEndian.AppendUint32(nil, n))
+}
+
+func writeUint64(h *xxh3.Hasher, n uint64) {
+	_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, n))
+}
+
+// compile makes a regular expression that matches whole names.
+func compile(expression string) (*regexp.Regexp, error) {
+	// On its own first: "a)(b" is none.
+	if _, err := regexp.Compile(expression); err != nil {
+		return nil, err
+	}
+	return regexp.Compile(`\A(?:` + expression + `)\z`)
+}
+
+// match returns the topics that each of the expressions matches, in order. One
+// that cannot be compiled matches none.
+func match(topics Topics, expressions []string) map[string][]string {
+	compiled := map[string]*regexp.Regexp{}
+	matched := map[string][]string{}
+	for _, e := range expressions {
+		matched[e] = nil
+		if re, err := compile(e); err == nil {
+			compiled[e] = re
+		}
+	}
+	for name := range topics.Names() {
+		for e, re := range compiled {
+			if re.MatchString(name) {
+				matched[e] = append(matched[e], name)
+			}
+		}
+	}
+	for _, names := range matched {
+		slices.Sort(names)
+	}
+	return matched
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
