@@ -1,0 +1,394 @@
+package segment
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"strandline/broker/producerstate"
+	"strandline/broker/recordbatch"
+	"strandline/metadata/cluster"
+	"strandline/metadata/disk"
+)
+
+// forms are a segment's lives; each is made of one that is being written.
+var forms = []struct {
+	name string
+	make func(t *testing.T, w Where, s *Segment) *Segment
+}{
+	{"written", func(_ *testing.T, _ Where, s *Segment) *Segment { return s }},
+	{"sealed", func(t *testing.T, _ Where, s *Segment) *Segment {
+		require.NoError(t, s.Seal(5000))
+		return s
+	}},
+	{"synced", func(t *testing.T, _ Where, s *Segment) *Segment {
+		require.NoError(t, s.Seal(5000))
+		s.Synced()
+		return s
+	}},
+	{"opened", func(t *testing.T, w Where, s *Segment) *Segment {
+		require.NoError(t, s.Seal(5000))
+		s.Close()
+		s, err := OpenSealed(w, s.Base(), 5000, testInterval)
+		require.NoError(t, err)
+		return s
+	}},
+	{"opened, with an index of lies", func(t *testing.T, w Where, s *Segment) *Segment {
+		require.NoError(t, s.Seal(5000))
+		s.Close()
+		data, err := disk.ReadFile(w.FS, s.indexName)
+		require.NoError(t, err)
+		for i := 3; i+OffsetEntryBytes < len(data); i += OffsetEntryBytes {
+			data[i]++ // each offset but the last one
+		}
+		require.NoError(t, disk.WriteFileUnsynced(w.FS, s.indexName, data))
+		s, err = OpenSealed(w, s.Base(), 5000, testInterval)
+		require.NoError(t, err)
+		return s
+	}},
+}
+
+func inEveryForm(t *testing.T, base cluster.Offset, count int, fn func(t *testing.T, s *Segment, headers []Header)) {
+	for _, f := range forms {
+		t.Run(f.name, func(t *testing.T) {
+			w := testWhere(t)
+			files := &openFiles{FS: w.FS}
+			w.FS, w.Handles = files, disk.NewHandleCache(files, 8)
+			s, headers := write(t, w, base, count)
+			s = f.make(t, w, s)
+			fn(t, s, headers)
+			s.Close()
+			require.Zero(t, files.open.Load(), "files that lookups left open")
+		})
+	}
+}
+
+// openFiles counts the files that are open.
+type openFiles struct {
+	disk.FS
+	open atomic.Int64
+}
+
+type openFile struct {
+	disk.File
+	fs *openFiles
+}
+
+func (o *openFiles) count(f disk.File, err error) (disk.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	o.open.Add(1)
+	return &openFile{f, o}, nil
+}
+
+func (o *openFiles) Create(name string) (disk.File, error) { return o.count(o.FS.Create(name)) }
+func (o *openFiles) Open(name string) (disk.File, error)   { return o.count(o.FS.Open(name)) }
+func (o *openFiles) OpenReadOnly(name string) (disk.File, error) {
+	return o.count(o.FS.OpenReadOnly(name))
+}
+
+func (f *openFile) Close() error {
+	f.fs.open.Add(-1)
+	return f.File.Close()
+}
+
+// requireRange compares a Range with what a scan over all headers gives.
+func requireRange(t *testing.T, s *Segment, headers []Header, from cluster.Offset, lim Limits) {
+	t.Helper()
+	got, err := s.Range(from, lim)
+	require.NoError(t, err)
+	in := headers
+	for len(in) > 0 && in[0].Next <= from {
+		in = in[1:]
+	}
+	if len(in) == 0 {
+		require.Equal(t, Range{s.Bytes(), s.Bytes(), from, true}, got, "from %d, %+v", from, lim)
+		return
+	}
+	start, end, n := in[0].Position, in[0].Position, 0
+	for _, h := range in {
+		fits := h.End()-start <= lim.MaxBytes || lim.MinOne && n == 0
+		if !fits || h.Next > lim.Bound {
+			break
+		}
+		end = h.End()
+		n++
+	}
+	require.Equal(t, [2]int64{start, end}, [2]int64{got.Start, got.End}, "from %d, %+v", from, lim)
+	require.Equal(t, end == s.Bytes(), got.AtEnd, "from %d, %+v", from, lim)
+	next := []cluster.Offset{from}
+	if n > 0 {
+		next[0] = in[n-1].Next
+		if n < len(in) {
+			next = append(next, in[n].Base)
+		} else {
+			next = append(next, s.Next())
+		}
+	}
+	require.Contains(t, next, got.Next, "from %d, %+v", from, lim)
+}
+
+// TestRangesAreThoseOfAScan: whatever is asked in whatever order, so with the
+// hints that one answer leaves to the next, a range is the batches that a scan
+// finds: from the one that reaches past the offset, below the bound, in the bytes.
+func TestRangesAreThoseOfAScan(t *testing.T) {
+	inEveryForm(t, 1000, 50, func(t *testing.T, s *Segment, headers []Header) {
+		end := headers[len(headers)-1].Next
+		for o := s.Base() - 1; o <= end+1; o++ {
+			for _, bound := range []cluster.Offset{0, s.Base(), o, o + 1, o + 5, end - 1, end, 5000, 1 << 40} {
+				for _, most := range []int64{-5, 0, 1, 700, 1 << 40} {
+					requireRange(t, s, headers, o, Limits{Bound: bound, MaxBytes: most})
+					requireRange(t, s, headers, o, Limits{Bound: bound, MaxBytes: most, MinOne: true})
+				}
+			}
+		}
+		// Sizes that end just at, before and behind a batch.
+		for i, h := range headers {
+			for j := i; j < min(i+20, len(headers)); j++ {
+				for d := int64(-1); d <= 1; d++ {
+					requireRange(t, s, headers, h.Base, Limits{Bound: 1 << 40, MaxBytes: headers[j].End() - h.Position + d})
+					requireRange(t, s, headers, h.Base, Limits{Bound: headers[j].Next + cluster.Offset(d), MaxBytes: 1 << 40})
+				}
+			}
+		}
+		rng := rand.New(rand.NewPCG(7, 7))
+		for range 1000 {
+			from := s.Base() + cluster.Offset(rng.Int64N(int64(end-s.Base())))
+			requireRange(t, s, headers, from, Limits{
+				Bound:    s.Base() + cluster.Offset(rng.Int64N(int64(end-s.Base())+9)),
+				MaxBytes: rng.Int64N(s.Bytes()), MinOne: rng.IntN(2) == 0,
+			})
+		}
+	})
+}
+
+// TestFirstAtTimeFromAndBelow: an offset to start from and a bound, in every form.
+func TestFirstAtTimeFromAndBelow(t *testing.T) {
+	inEveryForm(t, 1000, 60, func(t *testing.T, s *Segment, headers []Header) {
+		end := headers[len(headers)-1].Next
+		for from := s.Base() - 1; from <= end+1; from += 3 {
+			for ts := int64(880); ts < 1700; ts += 31 {
+				var want *Header
+				for i, h := range headers {
+					if h.Next > from && h.MaxTimestamp >= ts {
+						want = &headers[i]
+						break
+					}
+				}
+				bounds := []cluster.Offset{0, 1 << 40}
+				if want != nil {
+					bounds = append(bounds, want.Base, want.Base+1)
+				}
+				for _, bound := range bounds {
+					b, ok, err := s.FirstAtTime(ts, from, bound)
+					require.NoError(t, err)
+					require.Equal(t, want != nil && want.Base < bound, ok, "timestamp %d from %d below %d", ts, from, bound)
+					if ok {
+						require.Equal(t, want.Base, b.BaseOffset(), "timestamp %d from %d below %d", ts, from, bound)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestMaxTimestampBetweenOffsets: the greatest timestamp of whole batches
+// between two offsets, and which headers a walk sees.
+func TestMaxTimestampBetweenOffsets(t *testing.T) {
+	inEveryForm(t, 1000, 40, func(t *testing.T, s *Segment, headers []Header) {
+		end := headers[len(headers)-1].Next
+		for from := s.Base() - 1; from <= end+1; from++ {
+			for bound := from - 1; bound <= end+1; bound += 1 + (end-from)/40 {
+				want, found := noTimestamp, false
+				for _, h := range headers {
+					if h.Next > from && h.Next <= bound {
+						want, found = max(want, h.MaxTimestamp), true
+					}
+				}
+				got, ok, err := s.MaxTimestamp(from, bound)
+				require.NoError(t, err)
+				require.Equal(t, found, ok, "[%d, %d)", from, bound)
+				require.Equal(t, want, got, "[%d, %d)", from, bound)
+			}
+			in := headers
+			for len(in) > 0 && in[0].Next <= from {
+				in = in[1:]
+			}
+			for _, most := range []int{1, 3, len(headers)} {
+				var seen []Header
+				require.NoError(t, s.Headers(from, func(h Header) bool {
+					seen = append(seen, h)
+					return len(seen) < most
+				}))
+				require.Equal(t, append([]Header(nil), in[:min(most, len(in))]...), seen)
+			}
+		}
+		// The bounds just at the batch that has the greatest timestamp of all.
+		at := s.Info().OffsetOfMaxTimestamp
+		for _, d := range []cluster.Offset{-1, 0, 1} {
+			for _, e := range []cluster.Offset{0, 1, 2} {
+				want, found := noTimestamp, false
+				for _, h := range headers {
+					if h.Next > at+d && h.Next <= at+e {
+						want, found = max(want, h.MaxTimestamp), true
+					}
+				}
+				got, ok, err := s.MaxTimestamp(at+d, at+e)
+				require.NoError(t, err)
+				require.Equal(t, found, ok)
+				require.Equal(t, want, got)
+			}
+		}
+	})
+}
+
+func TestLookupsInAnEmptySegment(t *testing.T) {
+	w := testWhere(t)
+	s, err := Create(w, 70, time.UnixMilli(1000))
+	require.NoError(t, err)
+	for _, sealed := range []bool{false, true} {
+		if sealed {
+			require.NoError(t, s.Seal(70))
+			s.Synced()
+			s, err = OpenSealed(w, 70, 70, testInterval)
+			require.NoError(t, err)
+		}
+		for from := cluster.Offset(69); from <= 71; from++ {
+			r, err := s.Range(from, Limits{Bound: 100, MaxBytes: 100, MinOne: true})
+			require.NoError(t, err)
+			require.Equal(t, Range{0, 0, from, true}, r)
+			_, ok, err := s.FindBatch(from)
+			require.NoError(t, err)
+			require.False(t, ok)
+			_, ok, err = s.FirstAtTime(-1, from, 100)
+			require.NoError(t, err)
+			require.False(t, ok)
+			_, ok, err = s.MaxTimestamp(from, 100)
+			require.NoError(t, err)
+			require.False(t, ok)
+			require.NoError(t, s.Headers(from, func(Header) bool { t.Fatal("a header"); return false }))
+		}
+		_, ok := s.Created()
+		require.False(t, ok, "no batch was written")
+		require.EqualValues(t, noTimestamp, s.Info().MaxTimestamp)
+		txns, err := s.Aborted()
+		require.NoError(t, err)
+		require.Empty(t, txns)
+	}
+}
+
+// even writes batches of one size, with an entry for each but the first.
+func even(t *testing.T, w Where, count int) *Segment {
+	t.Helper()
+	s, err := Create(w, 0, time.UnixMilli(1000))
+	require.NoError(t, err)
+	var all []byte
+	for i := range count {
+		b := recordbatch.NewBuilder(recordbatch.Options{BaseOffset: cluster.Offset(i)})
+		b.Add(int64(1000+i), nil, []byte("one size"))
+		all = append(all, b.Build()...)
+	}
+	require.NoError(t, s.Write(all))
+	s.Commit(all, 0, time.UnixMilli(2000), 0)
+	return s
+}
+
+// TestReadsOfALookup: in a sealed segment of even batches a lookup reads one page
+// of the offset index and one chunk of the log at most; where earlier answers or
+// the segment's ends tell, nothing.
+func TestReadsOfALookup(t *testing.T) {
+	crash := disk.NewCrash(1)
+	require.NoError(t, crash.MkdirAll(testDir))
+	read := map[string]int{}
+	fs := disk.NewFault(crash, func(op disk.Op) error {
+		if op.Kind == disk.OpReadAt {
+			read[op.Name]++
+		}
+		return nil
+	})
+	w := Where{FS: fs, Dir: testDir, Handles: disk.NewHandleCache(fs, 8)}
+	s := even(t, w, 4000)
+	require.NoError(t, s.Seal(4000))
+	s.Synced()
+	index, err := s.OffsetIndex()
+	require.NoError(t, err)
+	require.Len(t, index, 3999)
+	require.Equal(t, OffsetEntry{1, s.Bytes() / 4000}, index[0], "none for the first batch")
+	size := s.Bytes() / 4000
+	for o := cluster.Offset(0); o < 4000; o += 7 {
+		clear(read)
+		h, ok, err := s.FindBatch(o)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, o, h.Base)
+		require.LessOrEqual(t, read[s.indexName], 1, "offset %d", o)
+		require.LessOrEqual(t, read[s.logName], 1, "offset %d", o)
+	}
+	for o := cluster.Offset(3); o < 3900; o += 100 {
+		r, err := s.Range(o, Limits{Bound: 4000, MaxBytes: 10*size + size/2})
+		require.NoError(t, err)
+		require.Equal(t, Range{int64(o) * size, int64(o+10) * size, o + 10, false}, r)
+		clear(read)
+		r, err = s.Range(o+10, Limits{Bound: 4000, MaxBytes: 20*size + size/2})
+		require.NoError(t, err)
+		require.Equal(t, Range{int64(o+10) * size, int64(o+30) * size, o + 30, false}, r)
+		require.Equal(t, map[string]int{s.indexName: 1, s.logName: 1}, read, "the start is known, the end is looked up")
+		clear(read)
+		r, err = s.Range(o+10, Limits{Bound: o + 30, MaxBytes: 1 << 30})
+		require.NoError(t, err)
+		require.Equal(t, Range{int64(o+10) * size, int64(o+30) * size, o + 30, false}, r)
+		require.Empty(t, read, "both ends are known")
+	}
+	clear(read)
+	r, err := s.Range(4000, Limits{Bound: 4000, MaxBytes: 1 << 30})
+	require.NoError(t, err)
+	require.Equal(t, Range{s.Bytes(), s.Bytes(), 4000, true}, r)
+	r, err = s.Range(0, Limits{Bound: 4000, MaxBytes: 1 << 30})
+	require.NoError(t, err)
+	require.Equal(t, Range{0, s.Bytes(), 4000, true}, r)
+	require.Empty(t, read, "the ends of the segment are known")
+}
+
+// TestRemovedSegmentsAreNotRead: whoever looks into one that went away is told.
+func TestRemovedSegmentsAreNotRead(t *testing.T) {
+	w := testWhere(t)
+	s, _ := write(t, w, 0, 40)
+	s.AddAborted(producerstate.AbortedTxn{ProducerID: 1, First: 1, Last: 2, LastStableOffset: 3})
+	require.NoError(t, s.Seal(5000))
+	s.Synced()
+	h, err := s.Acquire()
+	require.NoError(t, err)
+	halves := 0
+	gone, err := s.Remove(func() { halves++ })
+	require.NoError(t, err)
+	require.Equal(t, 1, halves)
+	require.Equal(t, []string{
+		s.logName + DeletedSuffix, s.indexName + DeletedSuffix, s.timeName + DeletedSuffix, s.txnName + DeletedSuffix,
+	}, gone)
+	require.True(t, s.Removed())
+	_, err = h.File().ReadAt(make([]byte, 10), 0)
+	require.NoError(t, err, "what was given out stays readable")
+	h.Release()
+	for name, look := range map[string]func() error{
+		"range":     func() error { _, err := s.Range(1, Limits{Bound: 9, MaxBytes: 9}); return err },
+		"batch":     func() error { _, _, err := s.FindBatch(1); return err },
+		"time":      func() error { _, _, err := s.FirstAtTime(1, 1, 9); return err },
+		"greatest":  func() error { _, _, err := s.MaxTimestamp(1, 9); return err },
+		"aborted":   func() error { _, err := s.Aborted(); return err },
+		"index":     func() error { _, err := s.OffsetIndex(); return err },
+		"timeindex": func() error { _, err := s.TimeIndex(); return err },
+		"sync":      func() error { _, err := s.SyncLog(); return err },
+	} {
+		require.ErrorIs(t, look(), ErrRemoved, name)
+	}
+	left, err := w.FS.List(testDir)
+	require.NoError(t, err)
+	require.Len(t, left, 4)
+	gone, err = s.Remove(nil)
+	require.NoError(t, err, "files that are gone already are no error")
+	require.Empty(t, gone)
+}
