@@ -2,8 +2,11 @@ package replicas
 
 import (
 	"context"
+	"io"
+	"os"
 	"path"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -278,6 +281,43 @@ func TestFailedDirectory(t *testing.T) {
 		require.Error(t, n.m.Close(context.Background()))
 		require.False(t, exists(crash, path.Join(twoDirs[0], cleanName)))
 		require.True(t, exists(crash, path.Join(twoDirs[1], cleanName)))
+	})
+}
+
+// TestDiskThatFailsUnderAnAnswer: what is met while a file is sent, when no answer
+// can tell it any more, counts like a read that fails; a file that ends early, as
+// it does where a log is cut, does not.
+func TestDiskThatFailsUnderAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startNode(t, disk.NewCrash(1), newController(t), nil, twoDirs...)
+		n.activate()
+		topic := n.ctl.create("t", 2, nil)
+		synctest.Wait()
+		read := func(p int32) (partition.ReadResult, error) {
+			return n.get(topic, p).Read(partition.ReadRequest{MaxBytes: 1 << 20, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1, Replica: cluster.NoBroker})
+		}
+		fail := func(p int32, cause error) {
+			n.produce(topic, p, 1)
+			got, err := read(p)
+			require.NoError(t, err)
+			require.Len(t, got.Regions, 1)
+			got.Regions[0].Handle.Fail(cause)
+			got.Release()
+		}
+		fail(1, io.ErrUnexpectedEOF)
+		_, err := read(1)
+		require.NoError(t, err)
+		require.Empty(t, n.m.OfflineDirs())
+		fail(0, os.NewSyscallError("sendfile", syscall.EIO))
+		_, err = read(0)
+		require.ErrorIs(t, err, partition.ErrStorage)
+		require.ErrorIs(t, err, syscall.EIO)
+		synctest.Wait()
+		require.Len(t, n.m.OfflineDirs(), 1)
+		_, err = produce(n.get(topic, 0), records(1))
+		require.ErrorIs(t, err, partition.ErrStorage)
+		n.produce(topic, 1, 1)
+		require.Error(t, n.m.Close(context.Background()))
 	})
 }
 

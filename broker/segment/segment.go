@@ -8,6 +8,7 @@ import (
 	"path"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"strandline/broker/producerstate"
@@ -208,12 +209,21 @@ func (s *Segment) Created() (time.Time, bool) {
 }
 
 // Acquire returns the .log file's handle with a reference; ErrRemoved where the
-// segment went away, so that whoever asked looks again which segment it wants.
+// segment went away, so that whoever asked looks again which segment it wants; EIO
+// where the disk failed while the file was being sent, which nobody else was told.
 func (s *Segment) Acquire() (*disk.Handle, error) {
-	if h := s.open(); h != nil {
-		return h, nil
+	h := s.open()
+	if h == nil {
+		var err error
+		if h, err = s.cached(s.logName); err != nil {
+			return nil, err
+		}
 	}
-	return s.cached(s.logName)
+	if err := h.Failed(); errors.Is(err, syscall.EIO) {
+		h.Release()
+		return nil, fmt.Errorf("%s: %w", s.logName, err)
+	}
+	return h, nil
 }
 
 func (s *Segment) open() *disk.Handle {

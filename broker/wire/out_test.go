@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -168,6 +169,33 @@ func TestAFileThatEndsEarlyEndsTheConnection(t *testing.T) {
 			o.End()
 			require.ErrorIs(t, sender.Send(o), ErrShortRegion)
 			o.Free()
+			file.done(t)
+		})
+	}
+}
+
+// TestADiskThatFailsIsRemembered: whatever is sent and however, who acquires the
+// file next can know that the disk failed under it.
+func TestADiskThatFailsIsRemembered(t *testing.T) {
+	for name, bytes := range map[string]int{"read into the buffer": 10, "copied": CopyBelowBytes} {
+		t.Run(name, func(t *testing.T) {
+			fs := disk.NewFault(disk.NewCrash(1), nil)
+			file := newSharedFile(t, fs, "/f", 100000)
+			server, client := tcpPair(t)
+			go func() { _, _ = io.Copy(io.Discard, client) }()
+			sender, _ := newSender(server)
+			fs.SetInjector(func(disk.Op) error { return syscall.EIO })
+			o := sender.NewOut()
+			o.Begin(1, false)
+			err := o.Place(file.region(0, bytes), LocalTier)
+			o.End()
+			if err == nil {
+				err = sender.Send(o)
+			}
+			require.ErrorIs(t, err, syscall.EIO)
+			require.ErrorIs(t, file.handle.Failed(), syscall.EIO)
+			o.Free()
+			fs.SetInjector(nil)
 			file.done(t)
 		})
 	}

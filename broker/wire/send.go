@@ -158,7 +158,9 @@ func (s *Sender) readRegion(r disk.Region, b []byte, off int64) error {
 		return nil
 	}
 	if err == nil || errors.Is(err, io.EOF) {
-		return ErrShortRegion
+		err = ErrShortRegion
 	}
+	// The answer under way can no longer say so: who reads the file next does.
+	r.Handle.Fail(err)
 	return err
 }

@@ -75,12 +75,13 @@ func (s *Sender) sendRegion(fd int, p *placed) bool {
 		n, err := s.sendfile(fd, int(file), r, n, cold)
 		switch {
 		case err == nil && n == 0:
-			r.Handle.Fail()
+			r.Handle.Fail(ErrShortRegion)
 			s.err = ErrShortRegion
 			return false
 		case errors.Is(err, unix.EIO):
-			r.Handle.Fail()
+			// As in readRegion.
 			s.err = os.NewSyscallError("sendfile", err)
+			r.Handle.Fail(s.err)
 			return false
 		case err == nil:
 			s.sentRegion += n

@@ -143,6 +143,55 @@ func TestDirectoryFails(t *testing.T) {
 	require.NoError(t, os.Rename(dirs[1]+"-away", dirs[1]))
 }
 
+// TestDirectoryFailsUnderAReader: the disk of a log directory fails and nothing but
+// the sending of what lies there meets it. The reader's connection ends, since no
+// answer can say so any more; what it asks next is answered with
+// KAFKA_STORAGE_ERROR, and the directory is offline.
+func TestDirectoryFailsUnderAReader(t *testing.T) {
+	bad := kit.NewDisk(t, 64*mib)
+	dir := t.TempDir()
+	dirs := []string{filepath.Join(bad.Path, "logs"), filepath.Join(dir, "good")}
+	b := start(t, dir, map[string]string{"log.dirs": strings.Join(dirs, ","), "disk.reserved.bytes": "1000000", "log.remote.storage.enable": "false"})
+	b.create("t", 2, nil)
+	there := int32(0)
+	if dirOf(t, dirs, "t-0") != dirs[0] {
+		there = 1
+	}
+	for p := range int32(2) {
+		b.mustWrite("t", p, 1, 300_000)
+	}
+	fetch := func(p int32) (*kmsg.FetchResponse, error) {
+		c := kit.Dial(t, b.Addr)
+		req := kit.Fetch(12, "t", p, 0, 1<<20)
+		c.Send(req)
+		resp, err := c.Receive(req)
+		if err != nil {
+			return nil, err
+		}
+		return resp.(*kmsg.FetchResponse), nil
+	}
+	for p := range int32(2) {
+		resp, err := fetch(p)
+		require.NoError(t, err)
+		require.Greater(t, len(resp.Topics[0].Partitions[0].RecordBatches), 300_000)
+	}
+	bad.Break()
+	_, err := fetch(there)
+	require.Error(t, err, "the answer was under way")
+	require.NotContains(t, b.Log(), "log directory offline", "nobody else has met it")
+	resp, err := fetch(there)
+	require.NoError(t, err)
+	require.Equal(t, kerr.KafkaStorageError.Code, resp.Topics[0].Partitions[0].ErrorCode)
+	require.Contains(t, b.Log(), "log directory offline")
+	require.Contains(t, b.Log(), "sendfile")
+	resp, err = fetch(1 - there)
+	require.NoError(t, err)
+	require.Zero(t, resp.Topics[0].Partitions[0].ErrorCode)
+	require.ErrorIs(t, b.write("t", there, 1000), kerr.KafkaStorageError)
+	require.NoError(t, b.write("t", 1-there, 1000))
+	require.Zero(t, b.Stop())
+}
+
 // TestEveryDirectoryFails: without any log directory the process ends and says so.
 func TestEveryDirectoryFails(t *testing.T) {
 	dir := t.TempDir()

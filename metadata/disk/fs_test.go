@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -259,6 +260,39 @@ func TestRegion(t *testing.T) {
 	r.Release()
 	require.Equal(t, 1, closed)
 	require.False(t, h.Acquire())
+}
+
+func TestHandleThatFailed(t *testing.T) {
+	fs := disk.NewCrash(1)
+	write(t, fs, "/f", "0123456789")
+	for name, c := range map[string]struct {
+		fail func(r disk.Region)
+		want error // nil: whoever read was told
+	}{
+		"sending": {func(r disk.Region) {
+			r.Handle.Fail(syscall.EIO)
+			r.Handle.Fail(io.EOF) // the first cause stays
+		}, syscall.EIO},
+		"a read that ends early": {func(r disk.Region) {
+			_, err := r.ReadAt(make([]byte, 4), 0)
+			require.Equal(t, io.EOF, err)
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := fs.OpenReadOnly("/f")
+			require.NoError(t, err)
+			var closed error
+			r := disk.Region{Handle: disk.NewHandle(f, func(err error) { closed = err }), Position: 8, Bytes: 5}
+			require.NoError(t, r.Handle.Failed())
+			c.fail(r)
+			require.Equal(t, c.want, r.Handle.Failed())
+			r.Release()
+			require.ErrorIs(t, closed, disk.ErrUnreadable)
+			if c.want != nil {
+				require.ErrorIs(t, closed, c.want)
+			}
+		})
+	}
 }
 
 func TestHandleCache(t *testing.T) {

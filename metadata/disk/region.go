@@ -13,13 +13,14 @@ type Handle struct {
 	file       File
 	refs       atomic.Int64
 	unreadable atomic.Bool
+	failed     atomic.Pointer[error]
 	// onClose, if set, is called after the file was closed.
 	onClose func(error)
 }
 
 // NewHandle takes ownership of f and returns a handle with one reference.
 // onClose may be nil; it is called once with the result of closing f, and
-// ErrUnreadable where Fail was called.
+// ErrUnreadable where a Region could not be read or Fail was called.
 func NewHandle(f File, onClose func(error)) *Handle {
 	h := &Handle{file: f, onClose: onClose}
 	h.refs.Store(1)
@@ -46,8 +47,20 @@ func (h *Handle) Acquire() bool {
 // ErrUnreadable tells that a file that was shared could not be read.
 var ErrUnreadable = errors.New("the file could not be read")
 
-// Fail says that bytes of the file that should be there could not be read.
-func (h *Handle) Fail() { h.unreadable.Store(true) }
+// Fail says that bytes of the file that should be there could not be read, and
+// why, where nobody can be told any more; the first cause stays.
+func (h *Handle) Fail(cause error) {
+	h.unreadable.Store(true)
+	h.failed.CompareAndSwap(nil, &cause)
+}
+
+// Failed returns the cause that Fail was given, nil where it was not called.
+func (h *Handle) Failed() error {
+	if cause := h.failed.Load(); cause != nil {
+		return *cause
+	}
+	return nil
+}
 
 // Release gives a reference back; the last one closes the file.
 func (h *Handle) Release() {
@@ -55,7 +68,7 @@ func (h *Handle) Release() {
 	case n == 0:
 		err := h.file.Close()
 		if h.unreadable.Load() {
-			err = errors.Join(ErrUnreadable, err)
+			err = errors.Join(ErrUnreadable, h.Failed(), err)
 		}
 		if h.onClose != nil {
 			h.onClose(err)
@@ -88,7 +101,7 @@ func (r Region) ReadAt(p []byte, off int64) (int, error) {
 	}
 	n, err := r.Handle.file.ReadAt(p, r.Position+off)
 	if n < len(p) {
-		r.Handle.Fail()
+		r.Handle.unreadable.Store(true)
 	}
 	if err == nil && short {
 		err = io.EOF
