@@ -50,7 +50,7 @@ func (p *Partition) Append(req AppendRequest) (AppendResult, *Commit, error) {
 func (p *Partition) settle(req AppendRequest, result AppendResult, rolled bool, settings *config.Topic) *Commit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.takeEndLocked()
+	p.takeEndLocked(p.role.Load())
 	unflushed := int64(p.log.EndOffset() - p.log.FlushedOffset())
 	due := flushed(settings) || unflushed >= settings.FlushMessages
 	commit := p.awaitLocked(req.RequiredAcks, result.LastOffset+1, due)

@@ -58,16 +58,18 @@ func (p *Partition) lead(l Leadership, state RemoteState) error {
 }
 
 // setRole stores a role; writeMu is held. With reset the tenure is another: what
-// waits for the former one fails and nothing is known of the followers.
+// waits for the former one fails and nothing is known of the followers. What the
+// role decides is there before the role is seen: a leader that is alone is never
+// found below its end.
 func (p *Partition) setRole(r *role, reset bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.role.Store(r)
 	if reset {
 		p.failCommitsLocked(p.wrap(ErrNotLeader, nil))
 		clear(p.mu.followers)
 	}
-	p.takeEndLocked()
+	p.takeEndLocked(r)
+	p.role.Store(r)
 	p.wakeLocked()
 }
 

@@ -51,7 +51,7 @@ const noUnstable = cluster.Offset(math.MaxInt64)
 // It is called after a sync, a follower's fetch, or a change of the settings.
 func (p *Partition) advance() {
 	p.mu.Lock()
-	p.advanceLocked()
+	p.advanceLocked(p.role.Load())
 	refresh := p.mu.unstable < p.HighWatermark()
 	p.mu.Unlock()
 	if refresh {
@@ -66,19 +66,19 @@ func (p *Partition) advance() {
 func (p *Partition) takeEnd() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.takeEndLocked()
+	p.takeEndLocked(p.role.Load())
 }
 
-func (p *Partition) takeEndLocked() {
+func (p *Partition) takeEndLocked(r *role) {
 	// A new transaction bounds the last stable offset before the high
 	// watermark may pass its first record.
 	p.mu.unstable = p.firstUnstable()
 	p.mu.end = p.log.EndOffset()
-	p.advanceLocked()
+	p.advanceLocked(r)
 	if p.mu.unstable < p.HighWatermark() {
 		p.log.Producers().AdvanceHighWatermark(p.HighWatermark())
 		p.mu.unstable = p.firstUnstable()
-		p.advanceLocked()
+		p.advanceLocked(r)
 	}
 }
 
@@ -89,8 +89,8 @@ func (p *Partition) firstUnstable() cluster.Offset {
 	return noUnstable
 }
 
-func (p *Partition) advanceLocked() {
-	r, settings := p.role.Load(), p.settings.Load()
+func (p *Partition) advanceLocked(r *role) {
+	settings := p.settings.Load()
 	mark, changed := p.HighWatermark(), false
 	flushedOffset := p.log.FlushedOffset()
 	if r.leading {
