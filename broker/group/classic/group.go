@@ -71,7 +71,9 @@ type Group struct {
 	syncBy   time.Time
 }
 
-// New is an empty group that the log does not know.
+// New is an empty group that the log does not know: what a client finds that
+// joins, or commits without being a member, where there is no group. It refuses
+// those that think they are members.
 func New(cfg Config, id string, now time.Time) *Group {
 	return &Group{
 		cfg: cfg, id: id,
@@ -133,6 +135,11 @@ func (g *Group) Parked() []group.Token {
 		}
 	}
 	return tokens
+}
+
+// Listed is the group as ListGroups shows it.
+func (g *Group) Listed() group.Listed {
+	return group.Listed{GroupID: g.id, ProtocolType: g.protocolType, State: g.state, Type: group.Classic}
 }
 
 // Describe is the group as DescribeGroups shows it.
