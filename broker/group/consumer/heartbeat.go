@@ -13,7 +13,7 @@ import (
 
 // Heartbeat joins a member, keeps it or takes it out, and tells it where it
 // stands. A request of version 0 that joins without a member id must have been
-// given one.
+// given one. No memory of req is kept.
 //
 // Errors: ErrInvalidRequest, ErrUnsupportedAssignor, ErrInvalidRegex,
 // ErrGroupMaxSize, ErrUnknownMember, ErrFencedMemberEpoch (the member gives up
@@ -76,7 +76,7 @@ func (e *event) heartbeat(req group.ConsumerHeartbeatRequest) (group.ConsumerHea
 	}
 	m := old
 	if req.InstanceID != "" && req.MemberEpoch == group.JoinEpoch && e.members[e.instances[req.InstanceID]] == old {
-		m = e.replace(old, req.MemberID)
+		m = e.replace(old, strings.Clone(req.MemberID))
 	}
 	had := m.assigned
 	m, subscribed := e.describe(m, about)
@@ -119,7 +119,7 @@ func (e *event) sender(req group.ConsumerHeartbeatRequest) (*member, error) {
 	}
 	switch {
 	case m == nil && joins:
-		return newMember(req.MemberID), nil
+		return newMember(strings.Clone(req.MemberID)), nil
 	case m == nil:
 		return nil, fmt.Errorf("%w: %q in group %q", group.ErrUnknownMember, req.MemberID, e.id)
 	case joins:
@@ -204,6 +204,31 @@ func (v memberValue) equal(w memberValue) bool {
 		slices.Equal(v.topics, w.topics) && v.classic.equal(w.classic)
 }
 
+// clone is v without any memory of a request, which ends with its answer.
+func (v memberValue) clone() memberValue {
+	own := func(s *string) *string {
+		if s == nil {
+			return nil
+		}
+		c := strings.Clone(*s)
+		return &c
+	}
+	v.instance, v.rack, v.regex, v.assignor = own(v.instance), own(v.rack), own(v.regex), own(v.assignor)
+	v.clientID, v.clientHost = strings.Clone(v.clientID), strings.Clone(v.clientHost)
+	v.topics = slices.Clone(v.topics)
+	for i, topic := range v.topics {
+		v.topics[i] = strings.Clone(topic)
+	}
+	if v.classic != nil {
+		c := classicMember{sessionTimeout: v.classic.sessionTimeout}
+		for _, p := range v.classic.protocols {
+			c.protocols = append(c.protocols, group.Protocol{Name: strings.Clone(p.Name), Metadata: bytes.Clone(p.Metadata)})
+		}
+		v.classic = &c
+	}
+	return v
+}
+
 func (c *classicMember) equal(d *classicMember) bool {
 	if c == nil || d == nil {
 		return c == d
@@ -217,6 +242,9 @@ func (c *classicMember) equal(d *classicMember) bool {
 // target and its partitions, and begins anew.
 func (e *event) replace(old *member, id string) *member {
 	about, current, target := old.memberValue, old.currentValue, e.targets[old.id]
+	if target == nil {
+		target = assignment{}
+	}
 	e.forget(old)
 	current.epoch, current.previous = 0, 0
 	e.put(kindMember, id, about)
@@ -239,7 +267,7 @@ func (e *event) forget(m *member) {
 func (e *event) describe(m *member, about memberValue) (_ *member, subscribed bool) {
 	assignor, old := e.preferred(e.Config), m.memberValue
 	if e.members[m.id] == nil || !about.equal(old) {
-		e.put(kindMember, m.id, about)
+		e.put(kindMember, m.id, about.clone())
 		m = e.members[m.id]
 	}
 	subscribed = !slices.Equal(old.topics, about.topics) || text(old.regex) != text(about.regex)

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/stretchr/testify/require"
 
@@ -79,7 +78,7 @@ func nameOf(id cluster.TopicID) string { return strings.TrimRight(string(id[:15]
 // view is what the log says of a group: the latest record of each key.
 type view map[string]group.Record
 
-func (v view) add(t testing.TB, records []group.Record) {
+func (v view) add(t require.TestingT, records []group.Record) {
 	for _, r := range records {
 		k, err := group.ViewKey(r.Key)
 		require.NoError(t, err)
@@ -99,21 +98,31 @@ func (v view) records() []group.Record {
 	return list
 }
 
-// hard is the state of a group that records say, and what follows from it.
-func hard(g *Group) Group {
-	h := *g
-	h.checked, h.next = 0, zeroTime
-	h.members = map[string]*member{}
-	for id, m := range g.members {
-		h.members[id] = &member{id: m.id, memberValue: m.memberValue, currentValue: m.currentValue}
+// hard is the state of a group that records say, and what follows from it, in
+// words.
+func hard(g *Group) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "epoch %d, hash %x, target %d at %v, partitions record %t\n", g.epoch, g.hash, g.target.epoch, g.target.at, g.partitionsRecord)
+	for _, id := range sortedKeys(g.members) {
+		m := g.members[id]
+		fmt.Fprintf(&out, "%s: %x, %s\n", id, m.memberValue.encode(), showCurrent(m.currentValue))
 	}
-	return h
+	for _, id := range sortedKeys(g.targets) {
+		fmt.Fprintf(&out, "target of %s: %s\n", id, shown(g.targets[id].list()))
+	}
+	for _, e := range sortedKeys(g.regexes) {
+		fmt.Fprintf(&out, "%s: %v\n", e, g.regexes[e])
+	}
+	for _, topic := range sortedTopics(g.holders) {
+		fmt.Fprintf(&out, "%s is held by %v\n", nameOf(topic), g.holders[topic])
+	}
+	fmt.Fprintln(&out, g.instances, g.byName, g.byRegex, g.regexMembers, g.assignors, g.classicMembers, g.classicProtocols)
+	return out.String()
 }
 
 // checkGroup holds a group against its invariants, and against what a group
 // loaded from its records is.
-func checkGroup(t testing.TB, g *Group, c Config, v view) {
-	t.Helper()
+func checkGroup(t require.TestingT, g *Group, c Config, v view) {
 	require.GreaterOrEqual(t, g.epoch, g.target.epoch, "C4: the group's epoch and its target's")
 	held := map[place]string{}
 	for id, m := range g.members {
