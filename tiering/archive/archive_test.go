@@ -1,10 +1,12 @@
 package archive_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -570,6 +572,63 @@ func TestLocalReadFailure(t *testing.T) {
 		w.pass(15 * time.Second)
 		w.requireArchived(r, r.Segments()[0].Next)
 	})
+}
+
+// Records, or the whole partition, that are deleted while their segment is on its
+// way up leave nothing to be said, and what follows goes on at once.
+func TestDeletedDuringItsUpload(t *testing.T) {
+	for _, step := range []string{"before the object is there", archive.StepUpload} {
+		for _, all := range []bool{false, true} {
+			t.Run(fmt.Sprint(step, ", all: ", all), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, 1)
+					r := w.replicas[0]
+					first := r.AddSegment(5, 100)
+					second := r.AddSegment(5, 100)
+					var log bytes.Buffer
+					w.cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+					var gone atomic.Bool
+					every, one := w.cfg.Replicas, w.cfg.Replica
+					w.cfg.Replicas = func() iter.Seq[archive.Replica] {
+						if gone.Load() {
+							return func(func(archive.Replica) bool) {}
+						}
+						return every()
+					}
+					w.cfg.Replica = func(tp cluster.TopicPartition) (archive.Replica, bool) {
+						r, ok := one(tp)
+						return r, ok && !gone.Load()
+					}
+					remove := sync.OnceFunc(func() {
+						gone.Store(all)
+						_, err := r.AdvanceLogStart(context.Background(), first.Next+1)
+						require.NoError(t, err)
+						r.DropLocal(second.Base)
+					})
+					w.cfg.Hook = func(at string) {
+						if at == step {
+							remove()
+						}
+					}
+					w.store.put = func(_ context.Context, key string) error {
+						if step != archive.StepUpload && strings.HasSuffix(key, manifest.SegmentSuffix) {
+							remove()
+						}
+						return nil
+					}
+					w.start()
+					w.pass(5 * time.Second)
+					require.Empty(t, log.String())
+					for _, s := range w.a.Status() {
+						require.Empty(t, s.LastError)
+					}
+					if !all {
+						w.requireArchived(r, second.Next)
+					}
+				})
+			})
+		}
+	}
 }
 
 // Records were deleted into the middle of a batch past the remote end, and the

@@ -60,9 +60,25 @@ func (a *Archiver) step(ctx context.Context, t *task) (more bool, err error) {
 		if err := a.health.Err(); err != nil {
 			return false, err
 		}
-		return true, a.copy(ctx, t, r, s.offered[0], s.summary.RemoteEnd, epoch)
+		err := a.copy(ctx, t, r, s.offered[0], s.summary.RemoteEnd, epoch)
+		if err != nil && a.overtaken(t.tp, s.summary.RemoteEnd) {
+			a.cfg.Logger.Debug("a segment need not be copied any more", "partition", t.tp, "why", err)
+			return true, nil
+		}
+		return true, err
 	}
 	return false, nil
+}
+
+// overtaken tells that what was to be uploaded from an offset on need not be any
+// more: it was deleted since that was decided, as records or with the replica, or
+// was published though the answer was lost.
+func (a *Archiver) overtaken(tp cluster.TopicPartition, from cluster.Offset) bool {
+	if _, hosted := a.cfg.Replica(tp); !hosted {
+		return true
+	}
+	summary, _ := a.cfg.Catalog.Summary(tp)
+	return summary.RemoteEnd > from
 }
 
 func tailBytes(r Replica, from cluster.Offset) int64 {
