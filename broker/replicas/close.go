@@ -90,7 +90,7 @@ func (m *Manager) attest(d *dir) error {
 			return fmt.Errorf("log directory %s: %w", d.path, err)
 		}
 	}
-	if err := writeCleanStop(m.fs, d.path, cluster.BrokerEpoch(m.epoch.Load())); err != nil {
+	if err := writeCleanStop(d.ballast, d.path, cluster.BrokerEpoch(m.epoch.Load())); err != nil {
 		return fmt.Errorf("log directory %s: %w", d.path, err)
 	}
 	return nil

@@ -48,6 +48,7 @@ type dir struct {
 	epoch   cluster.BrokerEpoch
 	offline atomic.Pointer[offlineReason]
 	room    headroom
+	ballast *disk.Ballast // what the directory's own files are written through
 	// As last measured.
 	freeBytes, totalBytes atomic.Int64
 

@@ -21,12 +21,13 @@
 //
 // In each log directory: .lock, meta.properties, .kafka_cleanshutdown,
 // recovery-point-offset-checkpoint, log-start-offset-checkpoint,
-// replication-offset-checkpoint, one folder per replica
+// replication-offset-checkpoint, ballast (room for these), one folder per replica
 // (`<topic>-<partition>`), folders being deleted
 // (`<topic>-<partition>.<32 hex digits>-delete`), copies on their way into the
 // directory (`...-future`) and strays
 // (`<topic>-<partition>.<32 hex digits>-stray`); in each partition's folder
-// partition.metadata. All in Kafka's formats.
+// partition.metadata. All in Kafka's formats but for the ballast, which says
+// nothing.
 //
 // # Invariants
 //

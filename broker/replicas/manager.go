@@ -40,6 +40,9 @@ type Config struct {
 	// OnOffer is told of partitions that have a sealed segment to offer to the
 	// tier, after it was flushed. It must not block. Nil: nobody.
 	OnOffer func(tp cluster.TopicPartition)
+	// Ballast says that every log directory keeps some room for its own files, so
+	// that log starts rise when its disk is full. Disks in memory need none.
+	Ballast bool
 	// Assign tells the controller in which directories replicas lie. Nil: nobody.
 	Assign func(ctx context.Context, dirs map[cluster.TopicPartition]cluster.DirectoryID) error
 	// OnDirOffline is told that a log directory failed, Failed that the last one

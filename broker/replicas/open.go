@@ -89,8 +89,9 @@ func (m *Manager) metadataLost(name, what string, index uint64) error {
 // openDir loads a directory's checkpoints, removes its clean-shutdown file (M3)
 // and lists its folders. It opens no log.
 func (m *Manager) openDir(d *dir) ([]folder, error) {
+	d.ballast = m.newBallast(d)
 	for file, name := range map[*offsetFile]string{&d.starts: logStartName, &d.recovery: recoveryName, &d.marks: replicationName} {
-		malformed, err := file.load(m.fs, path.Join(d.path, name))
+		malformed, err := file.load(d.ballast, path.Join(d.path, name))
 		if err != nil {
 			return nil, &DirError{Dir: d.path, Reason: name + " cannot be read", Cause: err}
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"path"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -26,6 +27,10 @@ const (
 	// refusedFloorMax bounds the free space that has to be there before clients
 	// write again after the disk itself had no room.
 	refusedFloorMax = 128 << 20
+	// ballastMaxBytes bounds the room that a log directory keeps for its own
+	// files: two of its largest, as one is written while the other is there.
+	ballastMaxBytes = 4 << 20
+	ballastName     = "ballast"
 )
 
 // noSpace says that an error means a full disk.
@@ -78,6 +83,25 @@ func (d *dir) hadNoSpace() {
 	d.room.full.Store(true)
 }
 
+// newBallast keeps room for a directory's checkpoints: the start of a log has to
+// rise on a full disk too, where that is what makes room.
+func (m *Manager) newBallast(d *dir) *disk.Ballast {
+	return disk.NewBallast(m.fs, disk.BallastConfig{
+		Name: path.Join(d.path, ballastName), MaxBytes: ballastMaxBytes, Logger: m.cfg.Logger, OnRelease: d.hadNoSpace,
+		Of: "a log directory", Effect: "clients are refused until there is room again",
+	})
+}
+
+// tend makes the directory's ballast, and again after it was used.
+func (m *Manager) tend(d *dir) {
+	if !m.cfg.Ballast || d.room.pressed {
+		return
+	}
+	if err := d.ballast.Tend(m.cfg.Broker.DiskReservedBytes); err != nil && !noSpace(err) {
+		m.dirTrouble(d, err)
+	}
+}
+
 // measureSpace compares every directory's free space with disk.reserved.bytes
 // and frees some where there is too little.
 func (m *Manager) measureSpace(now time.Time) {
@@ -103,6 +127,7 @@ func (m *Manager) measureSpace(now time.Time) {
 			d.room.relieve = now
 			m.relieve(d)
 		}
+		m.tend(d)
 	}
 }
 

@@ -61,6 +61,7 @@ type Node struct {
 	// since the start.
 	ballast   *disk.Ballast
 	ballasted atomic.Bool
+	onDisk    bool // not in memory
 
 	// In the order in which they start; they stop in the opposite one.
 	meta       *node.Node
@@ -251,7 +252,7 @@ func (n *Node) startTier(ctx context.Context) error {
 func (n *Node) startReplicas(ctx context.Context) error {
 	n.replicas = replicas.New(replicas.Config{
 		FS: n.cfg.FS, Dirs: n.dirs, Broker: n.cfg.Broker, Watch: n.meta, ImageComplete: true, Remote: plant(n.remote), Keeper: n.remote,
-		Now: n.cfg.Now, Logger: n.cfg.Logger, Hook: n.cfg.Hook, Failed: n.failed, Assign: n.assignDirs,
+		Now: n.cfg.Now, Logger: n.cfg.Logger, Hook: n.cfg.Hook, Failed: n.failed, Assign: n.assignDirs, Ballast: n.onDisk,
 		OnDirOffline: func() {
 			if l := n.registered.Load(); l != nil {
 				l.Poke()

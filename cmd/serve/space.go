@@ -14,13 +14,20 @@ import (
 // ballastName is the file in metadata.log.dir that keeps room for metadata.
 const ballastName = "ballast"
 
+// ballastMaxBytes bounds it.
+const ballastMaxBytes = 16 << 20
+
 // tendEvery is how often it is looked whether the ballast can be made again.
 const tendEvery = time.Second
 
 // keepBallast gives metadata.log.dir room of its own, from when the node is
 // ready, and again after it was used. Disks in memory need none.
 func (n *Node) keepBallast(onDisk bool) {
-	n.ballast = disk.NewBallast(n.cfg.FS, path.Join(n.cfg.Broker.MetadataLogDir, ballastName), n.cfg.Logger)
+	n.ballast = disk.NewBallast(n.cfg.FS, disk.BallastConfig{
+		Name: path.Join(n.cfg.Broker.MetadataLogDir, ballastName), MaxBytes: ballastMaxBytes, Logger: n.cfg.Logger,
+		Of: "the metadata directory", Effect: "no topic is created until there is room again",
+	})
+	n.onDisk = onDisk
 	if !onDisk {
 		return
 	}

@@ -134,11 +134,18 @@ func (b *broker) resumes(topic string, within time.Duration, bytes int) {
 // acknowledged from there. What was refused must not be there.
 func (b *broker) readBack(topic string, partition int32, from int64) {
 	b.t.Helper()
-	ends, err := b.admin.ListEndOffsets(b.ctx(), topic)
-	require.NoError(b.t, err)
-	end, ok := ends.Lookup(topic, partition)
-	require.True(b.t, ok)
-	require.NoError(b.t, end.Err)
+	var end kadm.ListedOffset
+	kit.Eventually(b.t, 20*time.Second, "the end offset is known", func() bool {
+		ends, err := b.admin.ListEndOffsets(b.ctx(), topic)
+		require.NoError(b.t, err)
+		var ok bool
+		end, ok = ends.Lookup(topic, partition)
+		require.True(b.t, ok)
+		if end.Err != nil { // right after a start what is there is flushed first
+			require.ErrorIs(b.t, end.Err, kerr.OffsetNotAvailable)
+		}
+		return end.Err == nil
+	})
 	want := map[int64]int{}
 	for n, offset := range b.acked[topic] {
 		if offset >= from {

@@ -22,11 +22,22 @@ func NoDescriptor(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// Sizes of a ballast: a part of the file system, and no more than a bound.
-const (
-	ballastMaxBytes = 16 << 20
-	ballastPart     = 16
-)
+// ballastPart is the part of a file system that a ballast takes at most.
+const ballastPart = 16
+
+// BallastConfig says where a ballast lies and what it is for.
+type BallastConfig struct {
+	// Name is the file, which lies in the folder that it serves.
+	Name string
+	// MaxBytes bounds it; it takes a sixteenth of the file system at most.
+	MaxBytes int64
+	// Of is what the folder is called in the log, and Effect what follows when
+	// the room is used: both as parts of a sentence.
+	Of, Effect string
+	// OnRelease, if set, is called when the room is given up. It must not block.
+	OnRelease func()
+	Logger    *slog.Logger
+}
 
 // Ballast is a file system with room of its own: a file in one folder takes it
 // while there is plenty, and is removed when a write finds none, which is then
@@ -34,8 +45,7 @@ const (
 // ballast is used up.
 type Ballast struct {
 	FS
-	name string
-	log  *slog.Logger
+	cfg BallastConfig
 
 	mu   sync.Mutex // held over making and removing the file
 	held atomic.Bool
@@ -44,11 +54,11 @@ type Ballast struct {
 	made atomic.Int64
 }
 
-// NewBallast keeps the ballast in the file with that name. It does nothing
-// before Tend.
-func NewBallast(fs FS, name string, log *slog.Logger) *Ballast {
-	b := &Ballast{FS: fs, name: name, log: log}
-	if _, err := fs.Stat(name); err == nil {
+// NewBallast returns a ballast on fs, held where its file is there. It does
+// nothing before Tend.
+func NewBallast(fs FS, cfg BallastConfig) *Ballast {
+	b := &Ballast{FS: fs, cfg: cfg}
+	if _, err := fs.Stat(cfg.Name); err == nil {
 		b.held.Store(true)
 		b.made.Store(1)
 	}
@@ -64,11 +74,11 @@ func (b *Ballast) Tend(othersBytes int64) error {
 	if b.held.Load() {
 		return nil
 	}
-	usage, err := b.Usage(path.Dir(b.name))
+	usage, err := b.Usage(path.Dir(b.cfg.Name))
 	if err != nil {
 		return err
 	}
-	size := min(ballastMaxBytes, usage.TotalBytes/ballastPart)
+	size := min(b.cfg.MaxBytes, usage.TotalBytes/ballastPart)
 	if size <= 0 || usage.FreeBytes < size+max(size, othersBytes) {
 		return nil
 	}
@@ -87,7 +97,7 @@ func (b *Ballast) fill(size int64) error {
 	if err := b.remove(); err != nil {
 		return err
 	}
-	f, err := b.FS.Create(b.name)
+	f, err := b.FS.Create(b.cfg.Name)
 	if err != nil {
 		return err
 	}
@@ -106,7 +116,7 @@ func (b *Ballast) fill(size int64) error {
 }
 
 func (b *Ballast) remove() error {
-	if err := b.FS.Remove(b.name); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := b.FS.Remove(b.cfg.Name); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -121,12 +131,15 @@ func (b *Ballast) release(made int64, cause error) (again bool) {
 	}
 	b.held.Store(false)
 	if err := b.remove(); err != nil {
-		b.log.Error("the reserve of the metadata directory cannot be released", "file", b.name, "err", err)
+		b.cfg.Logger.Error("the reserve of "+b.cfg.Of+" cannot be released", "file", b.cfg.Name, "err", err)
 		return false
 	}
-	usage, _ := b.Usage(path.Dir(b.name))
-	b.log.Error("the disk of the metadata directory is full: its reserve is used now, and no topic is created until there is room again",
-		"dir", path.Dir(b.name), "reserve_bytes", usage.FreeBytes, "err", cause,
+	if b.cfg.OnRelease != nil {
+		b.cfg.OnRelease()
+	}
+	usage, _ := b.Usage(path.Dir(b.cfg.Name))
+	b.cfg.Logger.Error("the disk of "+b.cfg.Of+" is full: its reserve is used now, and "+b.cfg.Effect,
+		"dir", path.Dir(b.cfg.Name), "reserve_bytes", usage.FreeBytes, "err", cause,
 		"remedy", "free space on this file system: delete topics or records, or what others have put there")
 	return true
 }

@@ -60,7 +60,9 @@ func TestBallast(t *testing.T) {
 	inner := &boundedFS{FS: NewCrash(1)}
 	inner.limit.Store(16 << 20)
 	require.NoError(t, inner.MkdirAll("/m"))
-	b := NewBallast(inner, "/m/ballast", slog.New(slog.DiscardHandler))
+	released := 0
+	cfg := BallastConfig{Name: "/m/ballast", MaxBytes: 16 << 20, Logger: slog.New(slog.DiscardHandler), OnRelease: func() { released++ }}
+	b := NewBallast(inner, cfg)
 	require.NoError(t, b.Tend(1<<20))
 	require.True(t, b.Held())
 	info, err := inner.Stat("/m/ballast")
@@ -80,6 +82,7 @@ func TestBallast(t *testing.T) {
 		require.NoError(t, err, "the ballast has room for it")
 	}
 	require.False(t, b.Held())
+	require.Equal(t, 1, released)
 	_, err = inner.Stat("/m/ballast")
 	require.ErrorIs(t, err, os.ErrNotExist)
 	g, err := b.Create("/m/more")
@@ -94,7 +97,16 @@ func TestBallast(t *testing.T) {
 	require.NoError(t, b.Tend(0))
 	require.True(t, b.Held())
 	require.NoError(t, f.Close())
-	require.True(t, NewBallast(inner, "/m/ballast", nil).Held(), "it is found at the next start")
+	small := cfg
+	small.Name, small.MaxBytes = "/m/small", 1<<10
+	s := NewBallast(inner, small)
+	require.False(t, s.Held())
+	require.NoError(t, s.Tend(0))
+	info, err = inner.Stat("/m/small")
+	require.NoError(t, err)
+	require.Equal(t, int64(1<<10), info.Bytes, "the bound")
+	require.NoError(t, inner.Remove("/m/small"))
+	require.True(t, NewBallast(inner, cfg).Held(), "it is found at the next start")
 	names, err := inner.List("/m")
 	require.NoError(t, err)
 	require.Equal(t, []string{"ballast", "data", "more"}, names)
