@@ -113,7 +113,7 @@ func dumpOffsets(fs disk.FS, name string, data []byte, base cluster.Offset, deep
 			pos := int64(i) * OffsetEntryBytes
 			if v != nil {
 				if err := v.checkOffset(entries[i]); err != nil {
-					return &CorruptError{name, pos, err}
+					return entryError(name, pos, err)
 				}
 			}
 			if err := emit(Item{Position: pos, Offset: &entries[i]}); err != nil {
@@ -132,7 +132,7 @@ func dumpTimes(fs disk.FS, name string, data []byte, base cluster.Offset, deep b
 			pos := int64(i) * TimeEntryBytes
 			if v != nil {
 				if err := v.checkTime(entries[i]); err != nil {
-					return &CorruptError{name, pos, err}
+					return entryError(name, pos, err)
 				}
 			}
 			if err := emit(Item{Position: pos, Time: &entries[i]}); err != nil {
@@ -163,6 +163,15 @@ func besideLog(fs disk.FS, name string, base cluster.Offset, deep bool, fn func(
 		err = fn(&view{s: s, state: state{bytes: size}, log: f})
 	}
 	return errors.Join(err, f.Close())
+}
+
+// entryError is the error of an index entry that the log contradicts. A read that
+// failed says nothing of the index.
+func entryError(name string, position int64, err error) error {
+	if errors.As(err, new(*CorruptError)) || errors.Is(err, ErrPastLog) || errors.Is(err, errIndexLies) {
+		return &CorruptError{name, position, err}
+	}
+	return err
 }
 
 // checkOffset compares an offset index entry with the batch at its position (S1).

@@ -115,11 +115,8 @@ func (s *Segment) checkTail(last OffsetEntry, st state, mostBytes int64) error {
 			err = needsRecovery(s.indexName, "no entry for the last %d bytes of log", st.bytes-last.Position)
 		}
 	}
-	var corrupt *CorruptError
-	if errors.As(w.err, &corrupt) {
-		err = needsRecovery(s.logName, "%v", w.err)
-	} else if w.err != nil {
-		err = w.err
+	if w.err != nil {
+		err = s.walkError(w.err)
 	}
 	return errors.Join(err, f.Close())
 }
@@ -175,10 +172,8 @@ func (s *Segment) sealedEnd(last OffsetEntry, st state) (cluster.Offset, error) 
 			break
 		}
 	}
-	if errors.As(w.err, new(*CorruptError)) {
-		err = needsRecovery(s.logName, "%v", w.err)
-	} else if w.err != nil {
-		err = w.err
+	if w.err != nil {
+		err = s.walkError(w.err)
 	}
 	return w.h.Next, errors.Join(err, f.Close())
 }
@@ -261,12 +256,10 @@ func (s *Segment) walkTail(f disk.File, st *state, last OffsetEntry, intervalByt
 	}
 	first := headerWalk{src: f, name: s.logName, limit: bytes, from: s.base}
 	defer first.close()
-	if first.next() {
-		st.firstTimestamp = first.h.MaxTimestamp
-		if t := time.UnixMilli(st.firstTimestamp); st.firstTimestamp > 0 && t.Before(st.created) {
-			st.created = t
-		}
+	if !first.next() {
+		return s.walkError(first.err)
 	}
+	st.datedBy(first.h.MaxTimestamp)
 	w := headerWalk{src: f, name: s.logName, pos: last.Position, limit: bytes, from: s.base}
 	defer w.close()
 	for w.next() {
@@ -275,11 +268,24 @@ func (s *Segment) walkTail(f disk.File, st *state, last OffsetEntry, intervalByt
 		}
 		s.take(st, w.h, intervalBytes)
 	}
-	var corrupt *CorruptError
-	if errors.As(w.err, &corrupt) {
-		return needsRecovery(s.logName, "%v", w.err)
+	return s.walkError(w.err)
+}
+
+// datedBy takes the first batch's timestamp for the segment's age, where it is one
+// before that of the file.
+func (st *state) datedBy(firstTimestamp int64) {
+	st.firstTimestamp = firstTimestamp
+	if t := time.UnixMilli(firstTimestamp); firstTimestamp > 0 && t.Before(st.created) {
+		st.created = t
 	}
-	return w.err
+}
+
+// walkError is what the end of a walk over the log means for opening it.
+func (s *Segment) walkError(err error) error {
+	if errors.As(err, new(*CorruptError)) {
+		return needsRecovery(s.logName, "%v", err)
+	}
+	return err
 }
 
 // RecoverOptions say what Recover may do.
@@ -341,9 +347,7 @@ func Recover(w Where, base cluster.Offset, o RecoverOptions) (_ *Segment, r Reco
 			return nil, r, err
 		}
 	}
-	if t := time.UnixMilli(st.firstTimestamp); st.firstTimestamp > 0 && t.Before(st.created) {
-		st.created = t
-	}
+	st.datedBy(st.firstTimestamp)
 	r.Synced = !o.Unsynced || o.Rewrite || r.CutBytes > 0
 	if err := s.rewriteIndexes(&st, r.Synced); err != nil {
 		return nil, r, err

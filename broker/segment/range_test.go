@@ -136,7 +136,7 @@ func requireRange(t *testing.T, s *Segment, headers []Header, from cluster.Offse
 // hints that one answer leaves to the next, a range is the batches that a scan
 // finds: from the one that reaches past the offset, below the bound, in the bytes.
 func TestRangesAreThoseOfAScan(t *testing.T) {
-	inEveryForm(t, 1000, 50, func(t *testing.T, s *Segment, headers []Header) {
+	inEveryForm(t, 1000, 24, func(t *testing.T, s *Segment, headers []Header) {
 		end := headers[len(headers)-1].Next
 		for o := s.Base() - 1; o <= end+1; o++ {
 			for _, bound := range []cluster.Offset{0, s.Base(), o, o + 1, o + 5, end - 1, end, 5000, 1 << 40} {
@@ -148,7 +148,7 @@ func TestRangesAreThoseOfAScan(t *testing.T) {
 		}
 		// Sizes that end just at, before and behind a batch.
 		for i, h := range headers {
-			for j := i; j < min(i+20, len(headers)); j++ {
+			for j := i; j < min(i+8, len(headers)); j++ {
 				for d := int64(-1); d <= 1; d++ {
 					requireRange(t, s, headers, h.Base, Limits{Bound: 1 << 40, MaxBytes: headers[j].End() - h.Position + d})
 					requireRange(t, s, headers, h.Base, Limits{Bound: headers[j].Next + cluster.Offset(d), MaxBytes: 1 << 40})
@@ -168,7 +168,7 @@ func TestRangesAreThoseOfAScan(t *testing.T) {
 
 // TestFirstAtTimeFromAndBelow: an offset to start from and a bound, in every form.
 func TestFirstAtTimeFromAndBelow(t *testing.T) {
-	inEveryForm(t, 1000, 60, func(t *testing.T, s *Segment, headers []Header) {
+	inEveryForm(t, 1000, 30, func(t *testing.T, s *Segment, headers []Header) {
 		end := headers[len(headers)-1].Next
 		for from := s.Base() - 1; from <= end+1; from += 3 {
 			for ts := int64(880); ts < 1700; ts += 31 {
@@ -199,7 +199,7 @@ func TestFirstAtTimeFromAndBelow(t *testing.T) {
 // TestMaxTimestampBetweenOffsets: the greatest timestamp of whole batches
 // between two offsets, and which headers a walk sees.
 func TestMaxTimestampBetweenOffsets(t *testing.T) {
-	inEveryForm(t, 1000, 40, func(t *testing.T, s *Segment, headers []Header) {
+	inEveryForm(t, 1000, 20, func(t *testing.T, s *Segment, headers []Header) {
 		end := headers[len(headers)-1].Next
 		for from := s.Base() - 1; from <= end+1; from++ {
 			for bound := from - 1; bound <= end+1; bound += 1 + (end-from)/40 {
