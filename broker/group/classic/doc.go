@@ -13,6 +13,17 @@
 //
 // May not touch: the log, the offsets themselves, Kafka's error codes.
 //
+// Behaviour is Apache Kafka 4.4's but where nobody can have relied on it. Every
+// request is answered: there, a join or sync that another one of the member takes
+// the place of, and the sync of a member that leaves, are not. A client that
+// leaves before it has joined makes nobody join again; a member that is turned
+// away because the group is full is not waited for; a join that is refused makes
+// no group, and a group that a client is about to join is not cleaned up. A new
+// process in the place of a static member inherits how long its sync is waited
+// for, and what it subscribes to is known at once. The leader is the first member
+// that joined, and where votes for a protocol are equal the first vote counts:
+// there, any.
+//
 // Invariants, which the tests hold it to:
 //
 //   - C1 Every token is answered exactly once; a request for the same member that

@@ -84,9 +84,12 @@ func check(t *testing.T, g *Group, open map[group.Token]bool) {
 	require.Len(t, g.byID, len(g.members))
 	require.Len(t, g.static, static)
 	require.True(t, joining == 0 || g.state == group.PreparingRebalance, "C2")
-	if g.state != group.Dead {
-		checkPhase(t, g)
+	if g.state == group.Dead {
+		require.Empty(t, parked, "C1")
+		require.Zero(t, g.Deadline(), "C5")
+		return
 	}
+	checkPhase(t, g)
 }
 
 func checkPhase(t *testing.T, g *Group) {

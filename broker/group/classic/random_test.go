@@ -276,7 +276,7 @@ func (s *storm) calm() {
 }
 
 func TestAStormLeavesAGroupSound(t *testing.T) {
-	seeds, steps := uint64(200), 400
+	seeds, steps := uint64(120), 400
 	if testing.Short() {
 		seeds = 40
 	}
