@@ -152,7 +152,12 @@ func (n *Node) openDirectories(context.Context) (err error) {
 		return &ExitError{Code: ExitDirectory, Err: err}
 	}
 	n.onClose("log directories", func(context.Context) error { return n.dirs.Close() })
-	n.cache, err = rangecache.Open(rangecache.Config{FS: n.cfg.FS, Dir: b.Cache.Dir, LimitBytes: b.Cache.LimitBytes, Logger: n.cfg.Logger})
+	n.cache, err = rangecache.Open(rangecache.Config{
+		FS: n.cfg.FS, Dir: b.Cache.Dir, LimitBytes: b.Cache.LimitBytes, Logger: n.cfg.Logger,
+		// Twice the reserve: at one and a half times it local segments begin to
+		// leave, and never for the sake of the cache.
+		ReservedBytes: 2 * min(b.DiskReservedBytes, 1<<61),
+	})
 	if err != nil {
 		return &ExitError{Code: ExitDirectory, Err: fmt.Errorf("remote.cache.dir: %w", err)}
 	}

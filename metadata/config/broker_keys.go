@@ -68,7 +68,7 @@ func brokerKeys() []Key {
 		def("max.incremental.fetch.session.cache.slots", Int, "1000", atLeast(0), "Fetch sessions that are kept; 0: none, every fetch is a full one."),
 		def("request.timeout.ms", Int, "30000", atLeast(1), "How long the controller may take where the client does not say how long it waits."),
 		def("disk.reserved.bytes", Long, "268435456", atLeast(0),
-			"Free bytes of a log or metadata directory below which produce is refused with a retriable error.").ours(),
+			"Free bytes of a log or metadata directory below which produce is refused with a retriable error. The remote cache leaves twice as many free.").ours(),
 	}, topicDefaults()...)
 }
 

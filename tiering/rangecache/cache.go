@@ -26,6 +26,9 @@ var (
 	ErrStorage = errors.New("cache disk failed")
 )
 
+// errReserved: a fill would take what the disk keeps free for others.
+var errReserved = errors.New("no space on the disk above what is reserved")
+
 // errNoSpace is how a fill that may not wait ends where space is short.
 var errNoSpace = errors.New("no space in the cache now")
 
@@ -49,6 +52,8 @@ type Config struct {
 	Dir string
 	// LimitBytes bounds the directory (C1).
 	LimitBytes int64
+	// ReservedBytes of the directory's disk are left free (C8); 0: none.
+	ReservedBytes int64
 	// FillLimit bounds the fills that read from a Source at a time; half of
 	// them, at least one, may be prefetches. Default 16.
 	FillLimit int
@@ -100,6 +105,8 @@ type entry struct {
 	pins   int
 	// fresh says that the range has its space and nobody has held it yet.
 	fresh bool
+	// unwritten says that it has its space and the disk does not know of it yet.
+	unwritten bool
 	// err is set before done is closed where the fill failed.
 	err  error
 	done chan struct{}
@@ -128,6 +135,7 @@ type Cache struct {
 	entries     map[Key]*entry
 	serial      uint64
 	charged     int64
+	unwritten   int64 // of charged, what no file takes yet
 	pinned      int64
 	freshBytes  int64 // of ranges with the fresh flag, those on their way included
 	filledBytes int64

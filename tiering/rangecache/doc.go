@@ -21,6 +21,10 @@
 //     verified; what is junk, short or foreign is removed.
 //   - C7 Nobody waits for space while holding a range, and a prefetch never
 //     waits at all.
+//   - C8 A fill begins only where the disk has more free than ReservedBytes after
+//     it. Where it has not, a reader's fill evicts a few older ranges, so that the
+//     cache gives way to whoever needs the disk more, and where that is not
+//     enough the range is read without the cache.
 //
 // Goroutines: one per running fill, at most Config.FillLimit of them reading
 // from a Source; Close cancels them and waits.
@@ -28,6 +32,6 @@
 // Lock order: one mutex, never held over I/O.
 //
 // Errors: ErrTooLarge (the range can never fit: read it without the cache),
-// ErrStorage (the cache's own disk failed, wrapped), ErrClosed, the Source's
+// ErrStorage (the cache's own disk failed or has no room, wrapped), ErrClosed, the Source's
 // errors, and the context's.
 package rangecache

@@ -168,6 +168,7 @@ func (c *Cache) complete(e *entry) {
 	c.counts.filled.Add(e.key.Bytes)
 	c.mu.Lock()
 	e.state = ready
+	c.writtenLocked(e)
 	c.filledBytes += e.key.Bytes
 	e.filledAt = c.filledBytes
 	if e.pins == 0 {
@@ -180,13 +181,14 @@ func (c *Cache) complete(e *entry) {
 // fail ends entries that have no file; the first reserved of them have space to
 // give back.
 func (c *Cache) fail(run []*entry, err error, reserved int) {
-	if !errors.Is(err, errNoSpace) {
+	if !errors.Is(err, errNoSpace) && !errors.Is(err, errReserved) {
 		c.counts.fillErrors.Add(1)
 	}
 	c.mu.Lock()
 	for i, e := range run {
 		delete(c.entries, e.key)
 		c.setFreshLocked(e, false)
+		c.writtenLocked(e)
 		e.state, e.err = failed, err
 		if i < reserved {
 			c.charged -= chargeBytes(e.key.Bytes)

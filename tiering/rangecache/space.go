@@ -24,6 +24,12 @@ func (c *Cache) reserve(ctx context.Context, e *entry, u urgency, stalled func()
 	if need > c.cfg.LimitBytes-baseChargeBytes {
 		return ErrTooLarge
 	}
+	if !c.diskHas(need) && (u != needed || !c.evictFor(e) || !c.diskHas(need)) {
+		if u != needed {
+			return errNoSpace
+		}
+		return storageError(errReserved)
+	}
 	for {
 		c.mu.Lock()
 		if u == ahead && c.freshBytes+need > c.cfg.LimitBytes/2 {
@@ -32,6 +38,8 @@ func (c *Cache) reserve(ctx context.Context, e *entry, u urgency, stalled func()
 		}
 		if c.charged+need <= c.cfg.LimitBytes {
 			c.charged += need
+			c.unwritten += need
+			e.unwritten = true
 			c.setFreshLocked(e, e.pins == 0)
 			c.mu.Unlock()
 			return nil
@@ -66,6 +74,26 @@ func (c *Cache) reserve(ctx context.Context, e *entry, u urgency, stalled func()
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// diskHas tells whether the disk has room for a range above what is reserved (C8).
+// A disk that cannot be asked shows itself when the range is written.
+func (c *Cache) diskHas(need int64) bool {
+	if c.cfg.ReservedBytes <= 0 {
+		return true
+	}
+	usage, err := c.cfg.FS.Usage(c.cfg.Dir)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return err != nil || usage.FreeBytes-c.unwritten-need >= c.cfg.ReservedBytes
+}
+
+// writtenLocked is told that the range's file is there, or will not be.
+func (c *Cache) writtenLocked(e *entry) {
+	if e.unwritten {
+		e.unwritten = false
+		c.unwritten -= chargeBytes(e.key.Bytes)
 	}
 }
 
@@ -109,8 +137,8 @@ func (c *Cache) staleLocked(fresh *list.Element) bool {
 // has no room for, so that not each of the ones after it fails first.
 const fullDiskFactor = 4
 
-// evictFor makes room on a disk that is full although the cache is within its
-// limit. False: there is nothing to evict, and the range is served without the
+// evictFor makes room on a disk that is full, or down to what is reserved, although
+// the cache is within its limit. False: there is nothing to evict, and the range is served without the
 // cache.
 func (c *Cache) evictFor(e *entry) bool {
 	c.mu.Lock()
