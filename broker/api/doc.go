@@ -20,8 +20,16 @@
 //
 //	A1  Every region that a partition gave out is placed in an Out, or
 //	    released, on every path.
-//	A2  A response repeats the topics and partitions of its request in its
-//	    order; no field of it is a placeholder where the error is 0.
+//	A2  A response answers what its request names, in the request's order; no
+//	    field of it is a placeholder where the error is 0, other than the value
+//	    by which the protocol says that there is none (-1, null, an id of
+//	    zeros). What is named twice is answered as Apache Kafka answers it:
+//	    once (Metadata), or refused once where it stands first (a partition of
+//	    ListOffsets, a topic that is to be made, grown or deleted); elsewhere it
+//	    is answered twice (docs/divergence.md). Three have an order of their
+//	    own: a fetch in a session, with what is new in the session's turn;
+//	    pages of DescribeTopicPartitions, by name and up to their limit;
+//	    DescribeLogDirs and AlterReplicaLogDirs, by directory and by topic.
 //	A3  The bytes of a fetch response's records are at most the larger of
 //	    max_bytes and the first batch returned.
 package api
