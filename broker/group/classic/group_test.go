@@ -77,7 +77,8 @@ func TestRecordsThatCannotBeLoaded(t *testing.T) {
 		group.MetadataRecord("g", group.Metadata{Generation: 3}),
 		group.MetadataRecord("g", group.Metadata{Generation: 4}),
 		group.MetadataRecord("h", group.Metadata{Generation: 5}),
-		group.OffsetRecord("g", "t", 0, group.CommittedOffset{}), {Key: []byte("x")},
+		group.OffsetRecord("g", "t", 0, group.CommittedOffset{}),
+		{Key: []byte("x")},
 	}
 	g, err := Load(generous, "g", start, records)
 	require.NoError(t, err)
