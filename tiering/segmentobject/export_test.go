@@ -3,6 +3,7 @@ package segmentobject
 import (
 	"bytes"
 	"encoding/binary"
+	"io"
 
 	"strandline/tiering/objstore"
 )
@@ -24,3 +25,15 @@ func ResealForTesting(b []byte) []byte {
 	binary.BigEndian.PutUint32(footer[n-12:], objstore.CRC32C(footer[:n-12]))
 	return b
 }
+
+// AppendForTesting encodes a footer as it is, right or wrong, with its checksum.
+func (f *Footer) AppendForTesting(b []byte) []byte { return f.append(b) }
+
+// MaxFooterBytesForTesting and OpenTailBytesForTesting are bounds of a reader.
+const (
+	MaxFooterBytesForTesting = maxFooterBytes
+	OpenTailBytesForTesting  = openTailBytes
+)
+
+// SourceForTesting is where an object reads its batches from.
+func SourceForTesting(o *Object) *io.ReaderAt { return &o.src.Batches }
