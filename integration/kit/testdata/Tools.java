@@ -2,7 +2,9 @@
 // machine, since starting one costs more than most of them do.
 //
 // A line of standard input is a class and its arguments, each in base64; the
-// answer is a line with the exit code, standard output and standard error.
+// answer is a line with the exit code, standard output and standard error. Nobody
+// else writes to standard output: what a thread that outlives its tool still says
+// there goes to standard error.
 import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
@@ -37,7 +39,6 @@ public class Tools {
         System.arraycopy(plain, 1, args, 0, args.length);
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         ByteArrayOutputStream err = new ByteArrayOutputStream();
-        PrintStream realOut = System.out;
         PrintStream realErr = System.err;
         code = null;
         System.setOut(new PrintStream(out, true));
@@ -52,7 +53,7 @@ public class Tools {
         } finally {
             System.out.flush();
             System.err.flush();
-            System.setOut(realOut);
+            System.setOut(realErr);
             System.setErr(realErr);
         }
         Base64.Encoder base64 = Base64.getEncoder();
@@ -62,10 +63,12 @@ public class Tools {
     public static void main(String[] none) throws Exception {
         Exit.setExitProcedure((status, message) -> end(status));
         Exit.setHaltProcedure((status, message) -> end(status));
+        PrintStream answers = System.out;
+        System.setOut(System.err);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            System.out.println(run(line.split(" ")));
-            System.out.flush();
+            answers.println(run(line.split(" ")));
+            answers.flush();
         }
         Runtime.getRuntime().halt(0);
     }
