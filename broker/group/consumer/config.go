@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"strandline/broker/group"
+	"strandline/broker/group/classic"
 )
 
 // MigrationPolicy is group.consumer.migration.policy: which changes of protocol
@@ -12,23 +13,20 @@ type MigrationPolicy string
 
 // The policies.
 const (
-	Bidirectional MigrationPolicy = "bidirectional"
-	Upgrade       MigrationPolicy = "upgrade"
-	Downgrade     MigrationPolicy = "downgrade"
-	Disabled      MigrationPolicy = "disabled"
+	Bidirectional     MigrationPolicy = "bidirectional"
+	UpgradeOnly       MigrationPolicy = "upgrade"
+	DowngradeOnly     MigrationPolicy = "downgrade"
+	MigrationDisabled MigrationPolicy = "disabled"
 )
 
-func (p MigrationPolicy) upgrades() bool   { return p == Bidirectional || p == Upgrade }
-func (p MigrationPolicy) downgrades() bool { return p == Bidirectional || p == Downgrade }
+func (p MigrationPolicy) upgrades() bool   { return p == Bidirectional || p == UpgradeOnly }
+func (p MigrationPolicy) downgrades() bool { return p == Bidirectional || p == DowngradeOnly }
 
 // Config is what holds for a group: the broker's group.consumer.* keys, the
 // three of the group's own resource (consumer.*) over them.
 type Config struct {
 	// MaxSize is how many members a group may have, at least 1.
 	MaxSize int
-	// ClassicMaxSize is the same for a group that goes back to the classic
-	// protocol (group.max.size).
-	ClassicMaxSize int
 	// SessionTimeout is how long a member may be silent; positive.
 	SessionTimeout time.Duration
 	// HeartbeatInterval is what members are told; positive.
@@ -43,16 +41,22 @@ type Config struct {
 	// at least one of Assignors().
 	Assignors []string
 	Migration MigrationPolicy
-	Offsets   group.OffsetConfig
+	// Classic holds for members that speak the classic protocol, and for the
+	// group that they may become.
+	Classic classic.Config
 }
 
 // DefaultConfig has Apache Kafka's defaults.
 func DefaultConfig() Config {
 	return Config{
-		MaxSize: 1<<31 - 1, ClassicMaxSize: 1<<31 - 1,
+		MaxSize:        1<<31 - 1,
 		SessionTimeout: 45 * time.Second, HeartbeatInterval: 5 * time.Second,
 		AssignmentInterval: time.Second, RegexRefreshInterval: 10 * time.Minute,
 		Assignors: Assignors(), Migration: Bidirectional,
+		Classic: classic.Config{
+			InitialRebalanceDelay: 3 * time.Second, MinSessionTimeout: 6 * time.Second, MaxSessionTimeout: 30 * time.Minute,
+			MaxSize: 1<<31 - 1, Offsets: group.OffsetConfig{MetadataMax: 4096, Retention: 7 * 24 * time.Hour},
+		},
 	}
 }
 

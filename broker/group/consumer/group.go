@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"strandline/broker/group"
+	"strandline/broker/group/classic"
 	"strandline/metadata/cluster"
 )
 
@@ -52,6 +53,8 @@ type Group struct {
 	checked int64
 	// next is no later than the first deadline of a member; zero: none.
 	next time.Time
+	// successor is the classic group that this one has become.
+	successor *classic.Group
 }
 
 // member is a member of a Group.
@@ -133,6 +136,11 @@ func (g *Group) State() group.State {
 	}
 	return group.Stable
 }
+
+// Successor is the classic group that this one has become by the last event, whose
+// effects have its records too; else nil. A group with a successor takes no more
+// events.
+func (g *Group) Successor() *classic.Group { return g.successor }
 
 // Parked lists the requests that are not answered yet: none ever, as every event
 // answers at once.

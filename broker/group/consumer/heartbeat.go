@@ -47,7 +47,7 @@ func checkHeartbeat(c Config, req group.ConsumerHeartbeatRequest) error {
 	case req.RackID != nil && blank(*req.RackID):
 		return invalid("the rack id is blank")
 	case req.MemberEpoch < group.LeaveStaticEpoch:
-		return invalid("the member epoch cannot be one")
+		return invalid("not a member epoch")
 	case req.MemberEpoch == group.LeaveStaticEpoch && req.InstanceID == "":
 		return invalid("only a static member can leave for a time")
 	case req.Assignor != nil && !slices.Contains(c.Assignors, *req.Assignor):
@@ -81,9 +81,7 @@ func (e *event) heartbeat(req group.ConsumerHeartbeatRequest) (group.ConsumerHea
 	had := m.assigned
 	m, subscribed := e.describe(m, about)
 	e.retarget(m)
-	if err := e.reconcile(m, req.Owned, subscribed); err != nil {
-		return group.ConsumerHeartbeatResponse{}, err
-	}
+	e.reconcile(m, req.Owned, subscribed)
 	m.session = e.arm(e.now.Add(e.Config.SessionTimeout))
 	m.join, m.sync = time.Time{}, time.Time{}
 	resp := group.ConsumerHeartbeatResponse{MemberID: m.id, MemberEpoch: m.epoch, HeartbeatInterval: e.Config.HeartbeatInterval}
@@ -124,6 +122,8 @@ func (e *event) sender(req group.ConsumerHeartbeatRequest) (*member, error) {
 		return nil, fmt.Errorf("%w: %q in group %q", group.ErrUnknownMember, req.MemberID, e.id)
 	case joins:
 		return m, nil
+	case m.lost(req.Owned):
+		return nil, fmt.Errorf("%w: it is in a state that is not known here", group.ErrFencedMemberEpoch)
 	}
 	return m, checkEpoch(m, req)
 }
@@ -322,12 +322,12 @@ func (e *event) retarget(m *member) {
 }
 
 // reconcile leads a member towards its target. owned is what it says it has.
-func (e *event) reconcile(m *member, owned []group.TopicPartitions, subscribed bool) error {
+func (e *event) reconcile(m *member, owned []group.TopicPartitions, subscribed bool) {
 	// While the target is that of an older epoch, it may hold topics that the
 	// member has left since.
 	prune := subscribed || e.target.epoch < e.epoch
 	if m.reached(e.target.epoch) && !prune {
-		return nil
+		return
 	}
 	s := step{
 		target: e.targets[m.id], epoch: e.target.epoch, owned: owned, prune: prune,
@@ -337,15 +337,10 @@ func (e *event) reconcile(m *member, owned []group.TopicPartitions, subscribed b
 			return by == "" || by == m.id
 		},
 	}
-	next, err := s.from(m.currentValue)
-	if err != nil {
-		return err
-	}
-	if !next.equal(m.currentValue) {
+	if next := s.from(m.currentValue); !next.equal(m.currentValue) {
 		e.put(kindCurrent, m.id, next)
 		e.armRebalance(e.now, m)
 	}
-	return nil
 }
 
 func (v currentValue) equal(w currentValue) bool {

@@ -51,9 +51,13 @@ func (e *event) named(memberID, instanceID string, anyID bool) (*member, error) 
 	return m, nil
 }
 
-// takeOut removes members, and begins a new epoch.
+// takeOut removes members, and begins a new epoch; or has those that stay be a
+// classic group.
 func (e *event) takeOut(gone ...*member) {
 	if len(gone) == 0 {
+		return
+	}
+	if e.mayDowngrade(gone) && e.downgrade(gone, true, "the last member that spoke the consumer protocol has left") == nil {
 		return
 	}
 	var expressions []string

@@ -12,7 +12,7 @@ var _ group.Rules = (*Group)(nil)
 
 // Commit takes offsets.
 func (g *Group) Commit(now time.Time, env Env, req group.CommitRequest) group.Effects {
-	return group.CommitOffsets(now, env.Config.Offsets, g.id, g, req)
+	return group.CommitOffsets(now, env.Config.Classic.Offsets, g.id, g, req)
 }
 
 // CheckCommit says whether the group takes a commit. A member whose epoch has

@@ -1,8 +1,6 @@
 package consumer
 
 import (
-	"fmt"
-
 	"strandline/broker/group"
 	"strandline/metadata/cluster"
 )
@@ -37,31 +35,27 @@ type step struct {
 	prune bool
 }
 
-// from returns where the member is next.
-func (s step) from(c currentValue) (currentValue, error) {
-	switch c.state {
-	case unreleased:
-		return s.advance(c), nil
-	case stable:
-		if c.epoch != s.epoch {
-			return s.advance(c), nil
-		}
-	case unrevoked:
-		if !s.owns(c.revoking) {
-			return s.advance(c), nil
-		}
-	default:
-		// Nothing is known of what it holds, so it has to begin again.
-		if s.owned == nil || len(s.owned) > 0 {
-			return c, fmt.Errorf("%w: in a state that is not known here", group.ErrFencedMemberEpoch)
-		}
+// from returns where the member is next. One in an unknown state has nothing: see
+// lost.
+func (s step) from(c currentValue) currentValue {
+	switch {
+	case c.state == unreleased,
+		c.state == stable && c.epoch != s.epoch,
+		c.state == unrevoked && !s.owns(c.revoking):
+		return s.advance(c)
+	case c.state == unknown:
 		c.epoch = s.epoch
-		return s.advance(c), nil
+		return s.advance(c)
+	case s.prune:
+		return s.pruned(c)
 	}
-	if s.prune {
-		return s.pruned(c), nil
-	}
-	return c, nil
+	return c
+}
+
+// lost tells whether a member has to begin again: nothing is known of what it
+// holds, and it does not say that this is nothing.
+func (c currentValue) lost(owned []group.TopicPartitions) bool {
+	return c.state == unknown && (owned == nil || len(owned) > 0)
 }
 
 // owns tells whether the member still has any of the partitions, or may have.

@@ -251,6 +251,7 @@ func (r *valueReader) targetMember() value {
 		}
 		r.tags(nil)
 	}
+	r.tags(nil)
 	v.partitions.normalize()
 	return v
 }

@@ -17,12 +17,13 @@ import (
 // world is the topics of a cluster.
 type world struct {
 	byName           map[string]Topic
+	former           map[string]Topic // deleted ones
 	hidden           map[string]bool
 	version, created int64
 }
 
 func newWorld() *world {
-	return &world{byName: map[string]Topic{}, hidden: map[string]bool{}, version: 1, created: 1}
+	return &world{byName: map[string]Topic{}, former: map[string]Topic{}, hidden: map[string]bool{}, version: 1, created: 1}
 }
 
 // idOf is the id of a topic of these tests; one that was created again under its
@@ -46,6 +47,7 @@ func (w *world) set(name string, partitions int32, racks [][]string) {
 
 func (w *world) remove(name string) {
 	w.version++
+	w.former[name] = w.byName[name]
 	delete(w.byName, name)
 }
 
