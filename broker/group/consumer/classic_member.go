@@ -68,7 +68,7 @@ func (e *event) join(id string, req group.JoinRequest) (group.JoinResponse, erro
 			return resp, nil
 		}
 	}
-	e.retarget(m)
+	e.retarget()
 	e.reconcile(m, said.owned, subscribed)
 	m.join, m.rebalance = time.Time{}, time.Time{}
 	m.session = e.arm(e.now.Add(m.classic.sessionTimeout))

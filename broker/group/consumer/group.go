@@ -183,6 +183,11 @@ func (g *Group) subscription(topics Topics, m *member) []cluster.TopicID {
 	return slices.Compact(ids)
 }
 
+// sharesWith tells whether a member has the subscription of another.
+func (m *member) sharesWith(other *member) bool {
+	return m.expression() == other.expression() && slices.Equal(m.topics, other.topics)
+}
+
 // reads tells whether a member subscribes to a topic that exists.
 func (g *Group) reads(topics Topics, m *member, id cluster.TopicID) bool {
 	t, ok := topics.TopicByID(id)

@@ -80,7 +80,7 @@ func (e *event) heartbeat(req group.ConsumerHeartbeatRequest) (group.ConsumerHea
 	}
 	had := m.assigned
 	m, subscribed := e.describe(m, about)
-	e.retarget(m)
+	e.retarget()
 	e.reconcile(m, req.Owned, subscribed)
 	m.session = e.arm(e.now.Add(e.Config.SessionTimeout))
 	m.join, m.sync = time.Time{}, time.Time{}
@@ -265,14 +265,16 @@ func (e *event) forget(m *member) {
 // the target assignment depends on. subscribed: the member reads other topics
 // than before.
 func (e *event) describe(m *member, about memberValue) (_ *member, subscribed bool) {
-	assignor, old := e.preferred(e.Config), m.memberValue
+	old, changed := m.memberValue, false
 	if e.members[m.id] == nil || !about.equal(old) {
+		assignor := e.preferred(e.Config)
 		e.put(kindMember, m.id, about.clone())
 		m = e.members[m.id]
+		changed = assignor != e.preferred(e.Config)
 	}
 	subscribed = !slices.Equal(old.topics, about.topics) || text(old.regex) != text(about.regex)
 	matched := e.refreshRegexes(text(old.regex))
-	e.bump(subscribed || matched || assignor != e.preferred(e.Config))
+	e.bump(subscribed || matched || changed)
 	return m, subscribed
 }
 
@@ -292,8 +294,8 @@ func (e *event) bump(always bool) {
 }
 
 // retarget computes a new target assignment where the group is in a newer epoch
-// and the last one is old enough. m is the member that gave the occasion.
-func (e *event) retarget(m *member) {
+// and the last one is old enough.
+func (e *event) retarget() {
 	if e.target.epoch >= e.epoch {
 		return
 	}
@@ -301,17 +303,22 @@ func (e *event) retarget(m *member) {
 		return
 	}
 	ids := sortedKeys(e.members)
+	topics := remember(e.Topics)
 	subscribers := make([]subscriber, len(ids))
 	partitions := map[cluster.TopicID]int32{}
 	for i, id := range ids {
 		m := e.members[id]
-		subscribers[i] = subscriber{id: id, instance: m.instanceID(), topics: e.subscription(e.Topics, m), current: e.targets[id]}
-		for _, topic := range subscribers[i].topics {
-			if _, ok := partitions[topic]; !ok {
-				t, _ := e.Topics.TopicByID(topic)
-				partitions[topic] = t.Partitions
-			}
+		s := subscriber{id: id, instance: m.instanceID(), current: e.targets[id]}
+		if i > 0 && m.sharesWith(e.members[ids[i-1]]) {
+			s.topics = subscribers[i-1].topics
+		} else {
+			s.topics = e.subscription(topics, m)
 		}
+		for _, topic := range s.topics {
+			t, _ := topics.TopicByID(topic)
+			partitions[topic] = t.Partitions
+		}
+		subscribers[i] = s
 	}
 	for i, target := range assign(e.preferred(e.Config), subscribers, partitions) {
 		if old, ok := e.targets[ids[i]]; !ok || !old.equal(target) {
@@ -329,9 +336,10 @@ func (e *event) reconcile(m *member, owned []group.TopicPartitions, subscribed b
 	if m.reached(e.target.epoch) && !prune {
 		return
 	}
+	topics := remember(e.Topics)
 	s := step{
 		target: e.targets[m.id], epoch: e.target.epoch, owned: owned, prune: prune,
-		reads: func(topic cluster.TopicID) bool { return e.reads(e.Topics, m, topic) },
+		reads: func(topic cluster.TopicID) bool { return e.reads(topics, m, topic) },
 		free: func(topic cluster.TopicID, p int32) bool {
 			by := e.holders[topic][p]
 			return by == "" || by == m.id

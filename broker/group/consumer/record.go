@@ -3,7 +3,6 @@ package consumer
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kbin"
@@ -416,10 +415,10 @@ func nullable(s string) *string {
 	return &s
 }
 
-// text is "" for nil; the text is its own, not a part of a record's.
+// text is "" for nil.
 func text(s *string) string {
 	if s == nil {
 		return ""
 	}
-	return strings.Clone(*s)
+	return *s
 }

@@ -32,6 +32,9 @@ func (e *event) refreshRegexes(left string) (changed bool) {
 	if e.dropRegex(left) {
 		changed = true
 	}
+	if len(e.regexMembers) == 0 {
+		return changed
+	}
 	var due []string
 	all := e.regexesAreDue()
 	for _, expression := range sortedKeys(e.regexMembers) {

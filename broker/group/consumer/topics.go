@@ -42,61 +42,83 @@ type Topics interface {
 	CreatedVersion() int64
 }
 
+// memo asks for each topic once: what it is asked for may take time to make.
+type memo struct {
+	Topics
+	byName map[string]found
+	byID   map[cluster.TopicID]found
+}
+
+type found struct {
+	Topic
+	ok bool
+}
+
+func remember(topics Topics) *memo {
+	return &memo{Topics: topics, byName: map[string]found{}, byID: map[cluster.TopicID]found{}}
+}
+
+func (m *memo) Topic(name string) (Topic, bool) {
+	f, ok := m.byName[name]
+	if !ok {
+		f.Topic, f.ok = m.Topics.Topic(name)
+		m.byName[name] = f
+	}
+	return f.Topic, f.ok
+}
+
+func (m *memo) TopicByID(id cluster.TopicID) (Topic, bool) {
+	f, ok := m.byID[id]
+	if !ok {
+		f.Topic, f.ok = m.Topics.TopicByID(id)
+		m.byID[id] = f
+	}
+	return f.Topic, f.ok
+}
+
 // hashTopics sums up the topics of those names, as far as they exist (KIP-1101).
 // It is Apache Kafka's hash, so that a log of its coordinator gives no reason to
 // rebalance.
 func hashTopics(topics Topics, names iter.Seq[string]) uint64 {
-	h := xxh3.New()
-	any := false
+	var b []byte
 	for _, name := range slices.Sorted(names) {
 		if t, ok := topics.Topic(name); ok {
-			any = true
-			writeUint64(h, hashTopic(t))
+			b = binary.LittleEndian.AppendUint64(b, hashTopic(t))
 		}
 	}
-	if !any {
+	if len(b) == 0 {
 		return 0
 	}
-	return h.Sum64()
+	return xxh3.Hash(b)
 }
 
 func hashTopic(t Topic) uint64 {
-	h := xxh3.New()
-	_, _ = h.Write([]byte{0})
-	writeUint64(h, binary.BigEndian.Uint64(t.ID[:8]))
-	writeUint64(h, binary.BigEndian.Uint64(t.ID[8:]))
-	writeChars(h, t.Name)
-	writeUint32(h, uint32(t.Partitions))
+	b := []byte{0}
+	b = binary.LittleEndian.AppendUint64(b, binary.BigEndian.Uint64(t.ID[:8]))
+	b = binary.LittleEndian.AppendUint64(b, binary.BigEndian.Uint64(t.ID[8:]))
+	b, _ = appendChars(b, t.Name)
+	b = binary.LittleEndian.AppendUint32(b, uint32(t.Partitions))
 	for p := range t.Partitions {
-		writeUint32(h, uint32(p))
+		b = binary.LittleEndian.AppendUint32(b, uint32(p))
 		if int(p) >= len(t.Racks) {
 			continue
 		}
 		for _, rack := range slices.Sorted(slices.Values(t.Racks[p])) {
-			writeUint32(h, uint32(len(utf16.Encode([]rune(rack)))))
-			writeChars(h, rack)
+			chars, units := appendChars(nil, rack)
+			b = binary.LittleEndian.AppendUint32(b, units)
+			b = append(b, chars...)
 		}
 	}
-	return h.Sum64()
+	return xxh3.Hash(b)
 }
 
-// writeChars writes UTF-16 and how many units it was.
-func writeChars(h *xxh3.Hasher, s string) {
+// appendChars appends UTF-16 and how many units it is.
+func appendChars(b []byte, s string) ([]byte, uint32) {
 	units := utf16.Encode([]rune(s))
-	b := make([]byte, 0, 2*len(units))
 	for _, u := range units {
 		b = binary.LittleEndian.AppendUint16(b, u)
 	}
-	_, _ = h.Write(b)
-	writeUint32(h, uint32(len(units)))
-}
-
-func writeUint32(h *xxh3.Hasher, n uint32) {
-	_, _ = h.Write(binary.LittleEndian.AppendUint32(nil, n))
-}
-
-func writeUint64(h *xxh3.Hasher, n uint64) {
-	_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, n))
+	return binary.LittleEndian.AppendUint32(b, uint32(len(units))), uint32(len(units))
 }
 
 // compile makes a regular expression that matches whole names.
