@@ -3,6 +3,7 @@ package coordinator
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"strandline/broker/partition"
@@ -243,27 +244,48 @@ func (l *fakeLog) reopened(mark cluster.Offset) *fakeLog {
 func (l *fakeLog) folded(below cluster.Offset) map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	type rec struct {
-		offset     cluster.Offset
-		producer   cluster.ProducerID
-		open       bool
-		key, value string
-		deleted    bool
+	return foldBatches(l.batches, below)
+}
+
+func foldBatches(batches []recordbatch.Batch, below cluster.Offset) map[string]string {
+	out := map[string]string{}
+	for _, r := range counted(batches, below) {
+		if r.deleted {
+			delete(out, r.key)
+		} else {
+			out[r.key] = r.value
+		}
 	}
-	var all []rec
+	return out
+}
+
+// decidedRecord is one record of a log.
+type decidedRecord struct {
+	offset     cluster.Offset
+	producer   cluster.ProducerID
+	open       bool
+	key, value string
+	deleted    bool
+}
+
+// counted are the records of whole batches below an offset that are of no open
+// or aborted transaction, in the order of offsets.
+func counted(batches []recordbatch.Batch, below cluster.Offset) []decidedRecord {
+	var all []decidedRecord
 	var d recordbatch.Decoder
-	for _, b := range l.batches {
+	for _, b := range batches {
 		if b.NextOffset() > below {
 			break
 		}
-		if m, ok, _ := b.Marker(); ok {
+		m, ends, _ := b.Marker()
+		if ends {
 			kept := all[:0]
 			for _, r := range all {
 				if r.open && r.producer == b.ProducerID() {
+					r.open = false
 					if m.Type == recordbatch.ControlAbort {
 						continue
 					}
-					r.open = false
 				}
 				kept = append(kept, r)
 			}
@@ -274,17 +296,33 @@ func (l *fakeLog) folded(below cluster.Offset) map[string]string {
 			if err != nil {
 				panic(err)
 			}
-			all = append(all, rec{r.Offset, b.ProducerID(), b.IsTransactional(), string(r.Key), string(r.Value), r.Value == nil})
+			all = append(all, decidedRecord{r.Offset, b.ProducerID(), b.IsTransactional(), string(r.Key), string(r.Value), r.Value == nil})
 		}
 	}
-	out := map[string]string{}
-	for _, r := range all {
-		switch {
-		case r.open:
-		case r.deleted:
-			delete(out, r.key)
-		default:
-			out[r.key] = r.value
+	return slices.DeleteFunc(all, func(r decidedRecord) bool { return r.open })
+}
+
+// wholeBelow is where the whole batches below an offset end.
+func (l *fakeLog) wholeBelow(o cluster.Offset) cluster.Offset {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	end := l.start
+	for _, b := range l.batches {
+		if b.NextOffset() <= o {
+			end = b.NextOffset()
+		}
+	}
+	return end
+}
+
+// between returns the whole batches from an offset to the high watermark.
+func (l *fakeLog) between(from cluster.Offset) []recordbatch.Batch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []recordbatch.Batch
+	for _, b := range l.batches {
+		if b.BaseOffset() >= from && b.NextOffset() <= l.mark {
+			out = append(out, b)
 		}
 	}
 	return out

@@ -32,7 +32,9 @@ type replica struct {
 	view *view // of the appliers; under turn
 	// applied is where the view is; -1: not known.
 	applied atomic.Int64
-	gone    atomic.Bool // not hosted any more
+	// stuck is a high watermark below which there was no further whole batch.
+	stuck atomic.Int64
+	gone  atomic.Bool // not hosted any more
 
 	// Under Runtime.mu.
 	shard   *shard
@@ -46,6 +48,7 @@ type replica struct {
 func (r *Runtime) Host(p Partition) {
 	rep := &replica{tp: p.TopicPartition(), p: p}
 	rep.applied.Store(-1)
+	rep.stuck.Store(-1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.closed {
@@ -135,7 +138,7 @@ func (r *Runtime) look() {
 // behind says whether an applier has something to do, or to look at.
 func (rep *replica) behind(st partition.LogState) bool {
 	at := cluster.Offset(rep.applied.Load())
-	return at < st.HighWatermark || at < st.LogStartOffset || at > st.LogEndOffset
+	return at < st.HighWatermark && st.HighWatermark != cluster.Offset(rep.stuck.Load()) || at < st.LogStartOffset || at > st.LogEndOffset
 }
 
 // leadLocked begins a tenure.
@@ -234,6 +237,7 @@ func (r *Runtime) feed(rep *replica) (err error) {
 			return nil
 		}
 		if more, err := r.step(rep, rep.view, st); err != nil || !more {
+			rep.stuck.Store(int64(st.HighWatermark))
 			return err
 		}
 	}
@@ -268,6 +272,7 @@ func (r *Runtime) forget(rep *replica) error {
 // openView opens a replica's view for whoever has its turn.
 func (r *Runtime) openView(rep *replica) (*view, error) {
 	rep.applied.Store(-1)
+	rep.stuck.Store(-1)
 	return openView(r.cfg.Views, rep.tp, r.cfg.Schema, &rep.applied)
 }
 

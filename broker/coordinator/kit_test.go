@@ -264,3 +264,10 @@ func (k *kit) seen(partitionID int32) (reader, machine map[string]string) {
 func bubble(t *testing.T, fn func(t *testing.T, fs *disk.Crash)) {
 	synctest.Test(t, func(t *testing.T) { fn(t, disk.NewCrash(1)) })
 }
+
+// applied is how far a partition's view is.
+func (k *kit) applied(tp cluster.TopicPartition) cluster.Offset {
+	k.r.mu.Lock()
+	defer k.r.mu.Unlock()
+	return cluster.Offset(k.r.mu.replicas[tp].applied.Load())
+}

@@ -35,12 +35,12 @@ func (o *overlay) get(viewKey []byte) (Entry, bool) {
 	return Entry{}, false
 }
 
-// matching returns the newest versions of the keys with a prefix, tombstones
-// included, in the order of keys.
-func (o *overlay) matching(prefix []byte) []Entry {
+// matching returns the newest versions of the keys with a prefix, from one on,
+// tombstones included, in the order of keys.
+func (o *overlay) matching(prefix, from []byte) []Entry {
 	var found []Entry
 	for _, v := range o.latest {
-		if bytes.HasPrefix(v.entry.ViewKey, prefix) {
+		if bytes.HasPrefix(v.entry.ViewKey, prefix) && bytes.Compare(v.entry.ViewKey, from) >= 0 {
 			found = append(found, v.entry)
 		}
 	}

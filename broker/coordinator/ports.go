@@ -66,6 +66,8 @@ type Reader interface {
 	// Scan yields the entries whose view key has the prefix, in the order of
 	// view keys. An error ends it.
 	Scan(prefix []byte) iter.Seq2[Entry, error]
+	// ScanFrom is Scan without the entries whose view key sorts before from.
+	ScanFrom(prefix, from []byte) iter.Seq2[Entry, error]
 	// Pending yields the decided records of open transactions whose view key
 	// has the prefix, by producer id and offset. An error ends it.
 	Pending(prefix []byte) iter.Seq2[Pending, error]

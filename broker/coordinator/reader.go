@@ -23,10 +23,17 @@ func get(db store.Reader, tp cluster.TopicPartition, viewKey []byte) (Entry, boo
 	return e, true, nil
 }
 
-// scan reads the entries of a view.
-func scan(db store.Reader, tp cluster.TopicPartition, prefix []byte) iter.Seq2[Entry, error] {
+// scan reads the entries of a view, from a key on.
+func scan(db store.Reader, tp cluster.TopicPartition, prefix, from []byte) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		for raw, err := range db.Scan(store.ViewEntries(tp, prefix)) {
+		keys := store.ViewEntries(tp, prefix)
+		if bytes.Compare(from, prefix) > 0 {
+			keys.Lower = store.AppendViewEntryKey(nil, tp, from)
+			if keys.Upper != nil && bytes.Compare(keys.Lower, keys.Upper) >= 0 {
+				return
+			}
+		}
+		for raw, err := range db.Scan(keys) {
 			if err != nil {
 				yield(Entry{}, err)
 				return
@@ -73,7 +80,11 @@ type snapshotReader struct {
 func (r snapshotReader) Get(viewKey []byte) (Entry, bool, error) { return get(r.snap, r.tp, viewKey) }
 
 func (r snapshotReader) Scan(prefix []byte) iter.Seq2[Entry, error] {
-	return scan(r.snap, r.tp, prefix)
+	return scan(r.snap, r.tp, prefix, nil)
+}
+
+func (r snapshotReader) ScanFrom(prefix, from []byte) iter.Seq2[Entry, error] {
+	return scan(r.snap, r.tp, prefix, from)
 }
 
 func (r snapshotReader) Pending(prefix []byte) iter.Seq2[Pending, error] {
@@ -94,11 +105,13 @@ func (r liveReader) Get(viewKey []byte) (Entry, bool, error) {
 	return e, ok, r.view.trouble(err)
 }
 
-func (r liveReader) Scan(prefix []byte) iter.Seq2[Entry, error] {
-	above := r.overlay.matching(prefix)
+func (r liveReader) Scan(prefix []byte) iter.Seq2[Entry, error] { return r.ScanFrom(prefix, nil) }
+
+func (r liveReader) ScanFrom(prefix, from []byte) iter.Seq2[Entry, error] {
+	above := r.overlay.matching(prefix, from)
 	return func(yield func(Entry, error) bool) {
 		rest := above
-		for e, err := range scan(r.view.db, r.view.tp, prefix) {
+		for e, err := range scan(r.view.db, r.view.tp, prefix, from) {
 			if err != nil {
 				yield(Entry{}, r.view.trouble(err))
 				return

@@ -93,10 +93,9 @@ func (v *view) disagrees(st partition.LogState, p Partition) string {
 		return fmt.Sprintf("the log ends at %d, before it", st.LogEndOffset)
 	case v.next < st.LogStartOffset:
 		return fmt.Sprintf("the log starts at %d, after it", st.LogStartOffset)
-	case v.epoch == cluster.NoLeaderEpoch || v.next == st.LogStartOffset:
-		return ""
 	}
-	if epoch, ok := p.EpochAt(v.next - 1); !ok || epoch != v.epoch {
+	// A view that was just begun, and nothing else, has an epoch that no record has.
+	if epoch, _ := p.EpochAt(v.next - 1); epoch != v.epoch {
 		return fmt.Sprintf("the log has leader epoch %d there", epoch)
 	}
 	return ""
