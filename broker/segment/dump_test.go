@@ -1,8 +1,11 @@
 package segment
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -97,8 +100,27 @@ func TestDumpEndsWithItsReader(t *testing.T) {
 			require.Equal(t, most, n, name)
 		}
 	}
-	require.Error(t, Dump(disk.OS(), filepath.Join(sample, Name(999, IndexSuffix)), true, nil))
-	require.Error(t, Dump(disk.OS(), filepath.Join(t.TempDir(), EpochsName), true, nil))
+	for _, name := range []string{Name(999, LogSuffix), Name(999, IndexSuffix), Name(999, SnapshotSuffix), EpochsName} {
+		require.ErrorIs(t, Dump(disk.OS(), filepath.Join(t.TempDir(), name), true, nil), os.ErrNotExist)
+	}
+}
+
+// TestDumpOfRecordsThatAreNone: a batch whose checksum is right and whose records
+// are not ends a deep dump, and no other.
+func TestDumpOfRecordsThatAreNone(t *testing.T) {
+	first, second := batchAtOffset(7, 2, 5), batchAtOffset(9, 2, 5)
+	second[recordbatch.HeaderBytes] = 0x7f // the first record's length: negative
+	binary.BigEndian.PutUint32(second[17:], crc32.Checksum(second[21:], crc32.MakeTable(crc32.Castagnoli)))
+	w := testWhere(t)
+	name := testDir + "/" + Name(7, LogSuffix)
+	require.NoError(t, disk.WriteFileUnsynced(w.FS, name, append(first, second...)))
+	n := 0
+	count := func(Item) error { n++; return nil }
+	requireCorrupt(t, Dump(w.FS, name, true, count), name, len(first), recordbatch.ErrBadRecord)
+	require.Equal(t, 2+2+0, n)
+	n = 0
+	require.NoError(t, Dump(w.FS, name, false, count))
+	require.Equal(t, 2, n)
 }
 
 // TestDeepDumpComparesIndexesWithTheLog: entry by entry, and where there is no log
@@ -131,6 +153,10 @@ func TestDeepDumpComparesIndexesWithTheLog(t *testing.T) {
 			err := Dump(w.FS, name, true, ignore)
 			require.ErrorIs(t, err, errIndexLies)
 			requireCorrupt(t, err, name, at, errIndexLies)
+			if suffix == IndexSuffix {
+				e, last := decodeOffsetEntry(bad[at:], 0), decodeOffsetEntry(good[at:], 0).Offset
+				require.ErrorContains(t, err, fmt.Sprintf("offset %d, the batch at position %d ends at %d:", e.Offset, e.Position, last))
+			}
 			require.NoError(t, Dump(w.FS, name, false, ignore))
 		}
 		if suffix == IndexSuffix {

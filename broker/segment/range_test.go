@@ -49,6 +49,19 @@ var forms = []struct {
 		require.NoError(t, err)
 		return s
 	}},
+	{"opened, with an index of other batches' positions", func(t *testing.T, w Where, s *Segment) *Segment {
+		require.NoError(t, s.Seal(5000))
+		s.Close()
+		data, err := disk.ReadFile(w.FS, s.indexName)
+		require.NoError(t, err)
+		for i := 4; i+2*OffsetEntryBytes < len(data); i += OffsetEntryBytes {
+			copy(data[i:i+4], data[i+OffsetEntryBytes:])
+		}
+		require.NoError(t, disk.WriteFileUnsynced(w.FS, s.indexName, data))
+		s, err = OpenSealed(w, s.Base(), 5000, testInterval)
+		require.NoError(t, err)
+		return s
+	}},
 }
 
 func inEveryForm(t *testing.T, base cluster.Offset, count int, fn func(t *testing.T, s *Segment, headers []Header)) {
@@ -282,13 +295,13 @@ func TestLookupsInAnEmptySegment(t *testing.T) {
 }
 
 // even writes batches of one size, with an entry for each but the first.
-func even(t *testing.T, w Where, count int) *Segment {
+func even(t *testing.T, w Where, base cluster.Offset, count int) *Segment {
 	t.Helper()
-	s, err := Create(w, 0, time.UnixMilli(1000))
+	s, err := Create(w, base, time.UnixMilli(1000))
 	require.NoError(t, err)
 	var all []byte
 	for i := range count {
-		b := recordbatch.NewBuilder(recordbatch.Options{BaseOffset: cluster.Offset(i)})
+		b := recordbatch.NewBuilder(recordbatch.Options{BaseOffset: base + cluster.Offset(i)})
 		b.Add(int64(1000+i), nil, []byte("one size"))
 		all = append(all, b.Build()...)
 	}
@@ -311,46 +324,114 @@ func TestReadsOfALookup(t *testing.T) {
 		return nil
 	})
 	w := Where{FS: fs, Dir: testDir, Handles: disk.NewHandleCache(fs, 8)}
-	s := even(t, w, 4000)
-	require.NoError(t, s.Seal(4000))
+	const base cluster.Offset = 100_000
+	s := even(t, w, base, 4000)
+	require.NoError(t, s.Seal(base+4000))
 	s.Synced()
 	index, err := s.OffsetIndex()
 	require.NoError(t, err)
 	require.Len(t, index, 3999)
-	require.Equal(t, OffsetEntry{1, s.Bytes() / 4000}, index[0], "none for the first batch")
+	require.Equal(t, OffsetEntry{base + 1, s.Bytes() / 4000}, index[0], "none for the first batch")
 	size := s.Bytes() / 4000
 	for o := cluster.Offset(0); o < 4000; o += 7 {
 		clear(read)
-		h, ok, err := s.FindBatch(o)
+		h, ok, err := s.FindBatch(base + o)
 		require.NoError(t, err)
 		require.True(t, ok)
-		require.Equal(t, o, h.Base)
+		require.Equal(t, base+o, h.Base)
 		require.LessOrEqual(t, read[s.indexName], 1, "offset %d", o)
 		require.LessOrEqual(t, read[s.logName], 1, "offset %d", o)
 	}
+	part := func(from, to cluster.Offset) Range {
+		return Range{int64(from) * size, int64(to) * size, base + to, to == 4000}
+	}
 	for o := cluster.Offset(3); o < 3900; o += 100 {
-		r, err := s.Range(o, Limits{Bound: 4000, MaxBytes: 10*size + size/2})
+		r, err := s.Range(base+o, Limits{Bound: base + 4000, MaxBytes: 10*size + size/2})
 		require.NoError(t, err)
-		require.Equal(t, Range{int64(o) * size, int64(o+10) * size, o + 10, false}, r)
+		require.Equal(t, part(o, o+10), r)
 		clear(read)
-		r, err = s.Range(o+10, Limits{Bound: 4000, MaxBytes: 20*size + size/2})
+		r, err = s.Range(base+o+10, Limits{Bound: base + 4000, MaxBytes: 20*size + size/2})
 		require.NoError(t, err)
-		require.Equal(t, Range{int64(o+10) * size, int64(o+30) * size, o + 30, false}, r)
+		require.Equal(t, part(o+10, o+30), r)
 		require.Equal(t, map[string]int{s.indexName: 1, s.logName: 1}, read, "the start is known, the end is looked up")
 		clear(read)
-		r, err = s.Range(o+10, Limits{Bound: o + 30, MaxBytes: 1 << 30})
+		r, err = s.Range(base+o+10, Limits{Bound: base + o + 30, MaxBytes: 1 << 30})
 		require.NoError(t, err)
-		require.Equal(t, Range{int64(o+10) * size, int64(o+30) * size, o + 30, false}, r)
+		require.Equal(t, part(o+10, o+30), r)
 		require.Empty(t, read, "both ends are known")
 	}
 	clear(read)
-	r, err := s.Range(4000, Limits{Bound: 4000, MaxBytes: 1 << 30})
+	r, err := s.Range(base+4000, Limits{Bound: base + 4000, MaxBytes: 1 << 30})
 	require.NoError(t, err)
-	require.Equal(t, Range{s.Bytes(), s.Bytes(), 4000, true}, r)
-	r, err = s.Range(0, Limits{Bound: 4000, MaxBytes: 1 << 30})
-	require.NoError(t, err)
-	require.Equal(t, Range{0, s.Bytes(), 4000, true}, r)
+	require.Equal(t, Range{s.Bytes(), s.Bytes(), base + 4000, true}, r)
+	for _, bytes := range []int64{s.Bytes(), 1 << 30} {
+		r, err = s.Range(base, Limits{Bound: base + 4000, MaxBytes: bytes})
+		require.NoError(t, err)
+		require.Equal(t, part(0, 4000), r)
+	}
 	require.Empty(t, read, "the ends of the segment are known")
+}
+
+// TestReadsAmongLargeBatches: a lookup starts at the entry that is nearest, and
+// reads no header that it need not.
+func TestReadsAmongLargeBatches(t *testing.T) {
+	crash := disk.NewCrash(1)
+	require.NoError(t, crash.MkdirAll(testDir))
+	reads := 0
+	fs := disk.NewFault(crash, func(op disk.Op) error {
+		if op.Kind == disk.OpReadAt {
+			reads++
+		}
+		return nil
+	})
+	w := Where{FS: fs, Dir: testDir, Handles: disk.NewHandleCache(fs, 8)}
+	s, err := Create(w, 0, time.UnixMilli(1))
+	require.NoError(t, err)
+	const size = 3 * headerChunkBytes
+	for i := range 24 { // two records each, an entry for every third batch
+		b := recordbatch.NewBuilder(recordbatch.Options{BaseOffset: cluster.Offset(2 * i)})
+		b.Add(int64(i+1), nil, make([]byte, size-recordbatch.HeaderBytes-28))
+		b.Add(int64(i+1), nil, make([]byte, 10))
+		p := b.Build()
+		require.Equal(t, size, len(p))
+		require.NoError(t, s.Write(p))
+		s.Commit(p, 2*size, time.UnixMilli(2), 0)
+	}
+	// Written, the index is in memory, so that all reads are of the log.
+	index, err := s.OffsetIndex()
+	require.NoError(t, err)
+	require.Len(t, index, 7)
+	require.Equal(t, OffsetEntry{7, 3 * size}, index[0])
+	for o := cluster.Offset(0); o < 48; o++ {
+		reads = 0
+		h, ok, err := s.FindBatch(o)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, o/2*2, h.Base)
+		// From the entry at or below the offset: an entry tells a batch's last one.
+		want := int(o/2)%3 + 1
+		if o%6 == 0 && o >= 6 {
+			want = 4
+		} else if o < 6 {
+			want = int(o/2) + 1
+		}
+		require.Equal(t, want, reads, "offset %d", o)
+	}
+	for batches := int64(1); batches < 20; batches++ {
+		_, err := s.Range(7, Limits{Bound: 48, MaxBytes: 0}) // nothing to remember
+		require.NoError(t, err)
+		reads = 0
+		r, err := s.Range(8, Limits{Bound: 48, MaxBytes: batches*size + 7})
+		require.NoError(t, err)
+		require.Equal(t, Range{4 * size, (4 + batches) * size, cluster.Offset(8 + 2*batches), false}, r)
+		// The start from the entry before it; the end from the last entry in
+		// reach, or from the start, and the header that is too much.
+		toEnd := (4+batches)%3 + 1
+		if (4+batches)/3*3 < 4 {
+			toEnd = batches + 1
+		}
+		require.EqualValues(t, 2+toEnd, reads, "%d batches", batches)
+	}
 }
 
 // TestRemovedSegmentsAreNotRead: whoever looks into one that went away is told.

@@ -38,7 +38,7 @@ func TestFitsWhatItsIndexesCanSay(t *testing.T) {
 // TestIndexFullCountsTheLastTime: an index is full before the entry that would not
 // fit, and the time index keeps room for the one at sealing.
 func TestIndexFullCountsTheLastTime(t *testing.T) {
-	s := even(t, testWhere(t), 11)
+	s := even(t, testWhere(t), 0, 11)
 	require.Equal(t, 10, s.mu.indexCount)
 	require.Equal(t, 10, s.mu.timeCount)
 	require.False(t, s.IndexFull(12*TimeEntryBytes))
