@@ -40,8 +40,11 @@ func (e *event) join(id string, req group.JoinRequest) (group.JoinResponse, erro
 	if err != nil {
 		return group.JoinResponse{}, err
 	}
-	if m.lost(said.owned) {
-		return group.JoinResponse{}, fmt.Errorf("%w: %q is in a state that is not known here", group.ErrUnknownMember, id)
+	// A member that was taken out may still believe that it has partitions, which
+	// others have by now: it has to begin again, and give up all.
+	known := e.members[m.id] == m
+	if !known && len(said.owned) > 0 || m.lost(said.owned) {
+		return group.JoinResponse{}, fmt.Errorf("%w: %q, and it is to have nothing", group.ErrUnknownMember, id)
 	}
 	about := m.memberValue
 	about.clientID, about.clientHost, about.regex, about.topics = req.Client.ID, req.Client.Host, new(string), said.topics
@@ -59,7 +62,6 @@ func (e *event) join(id string, req group.JoinRequest) (group.JoinResponse, erro
 	if m.instanceID() != "" && m.id != id {
 		m = e.replace(m, strings.Clone(id))
 	}
-	known := e.members[m.id] != nil
 	m, subscribed := e.describe(m, about)
 	if known && !was && e.mayDowngrade(nil) {
 		// The last one that spoke the newer protocol. Where the group cannot
@@ -206,6 +208,10 @@ func (g *Group) HeartbeatClassic(now time.Time, env Env, req group.HeartbeatRequ
 	m, err := e.classicSender(req.MemberID, req.InstanceID, req.Generation)
 	if err == nil {
 		m.session = e.arm(now.Add(m.classic.sessionTimeout))
+		// Where nobody speaks the newer protocol, nobody else would see that
+		// there are other topics or members now.
+		e.bump(e.refreshRegexes(""))
+		e.retarget()
 		if m.epoch < g.target.epoch || m.state == unrevoked || m.state == unreleased && !e.waits(m) {
 			e.expectJoin(m)
 			err = group.ErrRebalanceInProgress

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
 
 	"strandline/broker/group"
+	"strandline/broker/group/classic"
 )
 
 // client is a consumer as KIP-848 wants it: it gives up what it is not assigned
@@ -26,12 +28,15 @@ type client struct {
 	assignor string
 	said     bool
 	owned    assignment
+	// classic: it speaks the classic protocol, cooperatively; joins: it is to
+	// join, again.
+	classic, joins bool
 	// slow: it takes its time to give up what it should: releasing.
 	slow      bool
 	releasing assignment
 }
 
-// cluster of these tests: a group, clients, topics, and a clock.
+// scene is a group, clients, topics, and a clock.
 type scene struct {
 	t       *rapid.T
 	now     time.Time
@@ -48,6 +53,9 @@ func (s *scene) newClient() *client {
 	s.next++
 	c := &client{id: fmt.Sprintf("m%03d", s.next), owned: assignment{}, slow: rapid.Bool().Draw(s.t, "slow")}
 	s.subscribe(c)
+	if c.classic = rapid.IntRange(0, 3).Draw(s.t, "classic") == 0; c.classic {
+		c.joins, c.regex = true, ""
+	}
 	s.clients[c.id] = c
 	return c
 }
@@ -66,6 +74,10 @@ func (s *scene) subscribe(c *client) {
 
 // heartbeat lets a client speak; lost: it does not hear the answer.
 func (s *scene) heartbeat(c *client, lost bool) {
+	if c.classic {
+		s.beat(c)
+		return
+	}
 	s.token++
 	req := group.ConsumerHeartbeatRequest{
 		Token: s.token, MemberID: c.id, InstanceID: c.instance, MemberEpoch: c.epoch, RebalanceTimeout: -1, Owned: []group.TopicPartitions{},
@@ -96,12 +108,18 @@ func (s *scene) heartbeat(c *client, lost bool) {
 	if !r.HasAssignment {
 		return
 	}
-	c.releasing = assignment{}
 	next := assignment{}
 	for _, t := range r.Assignment {
 		next[t.Topic] = t.Partitions
 	}
-	for topic, list := range c.has() {
+	c.take(next)
+}
+
+// take is what a client does with what it is assigned.
+func (c *client) take(next assignment) {
+	before := c.has()
+	c.releasing = assignment{}
+	for topic, list := range before {
 		for _, p := range list {
 			if !next.has(topic, p) && c.slow {
 				c.releasing[topic] = append(c.releasing[topic], p)
@@ -109,6 +127,66 @@ func (s *scene) heartbeat(c *client, lost bool) {
 		}
 	}
 	c.owned = next
+}
+
+// beat lets a client of the classic protocol speak: a heartbeat, and where it is
+// told to, a join and a sync.
+func (s *scene) beat(c *client) {
+	if len(c.releasing) > 0 && rapid.Bool().Draw(s.t, "released") {
+		c.releasing = nil
+	}
+	if !c.joins {
+		fx := s.group.HeartbeatClassic(s.now, s.env, group.HeartbeatRequest{MemberID: c.id, Generation: c.epoch})
+		s.view.add(s.t, fx.Records)
+		if !s.settled(c, fx) {
+			return
+		}
+	}
+	if s.group.Empty() {
+		// It would be a classic group then; these clients wait for the others.
+		c.owned, c.releasing, c.joins = assignment{}, nil, true
+		return
+	}
+	said := kmsg.ConsumerMemberMetadata{Version: 1, Topics: c.topics}
+	for topic, list := range c.has() {
+		said.OwnedPartitions = append(said.OwnedPartitions, kmsg.ConsumerMemberMetadataOwnedPartition{Topic: nameOf(topic), Partitions: list})
+	}
+	fx := s.group.Join(s.now, s.env, group.JoinRequest{
+		MemberID: c.id, ProtocolType: group.ConsumerProtocol, SessionTimeout: 45 * time.Second, RebalanceTimeout: time.Minute,
+		Protocols: []group.Protocol{{Name: "cooperative-sticky", Metadata: said.AppendTo(nil)}},
+	})
+	s.view.add(s.t, fx.Records)
+	if c.joins = true; !s.settled(c, fx) {
+		return
+	}
+	c.epoch = fx.Replies[0].Join.Generation
+	fx = s.group.Sync(s.now, s.env, group.SyncRequest{MemberID: c.id, Generation: c.epoch})
+	require.Empty(s.t, fx.Records)
+	if !s.settled(c, fx) {
+		return
+	}
+	next, err := readAssigned(s.topics, fx.Replies[0].Sync.Assignment)
+	require.NoError(s.t, err)
+	c.take(next)
+	c.joins = false
+}
+
+// settled tells whether a client may go on after an answer; a heartbeat after
+// which it has to join again is one.
+func (s *scene) settled(c *client, fx group.Effects) bool {
+	require.Len(s.t, fx.Replies, 1)
+	switch err := fx.Replies[0].Err; {
+	case errors.Is(err, group.ErrRebalanceInProgress):
+		again := !c.joins
+		c.joins = true
+		return again
+	case errors.Is(err, group.ErrUnknownMember), errors.Is(err, group.ErrIllegalGeneration):
+		c.owned, c.releasing, c.joins = assignment{}, nil, true
+		return false
+	default:
+		require.NoError(s.t, err)
+		return fx.Replies[0].Join != nil || fx.Replies[0].Sync != nil
+	}
 }
 
 // has is what a client still has, also what it is about to give up.
@@ -142,7 +220,7 @@ func (s *scene) check() {
 	owners := map[place]string{}
 	for _, id := range sortedKeys(s.clients) {
 		c := s.clients[id]
-		if m := s.group.members[id]; m == nil || c.epoch == 0 {
+		if m := s.group.members[id]; m == nil || c.epoch == 0 && !c.classic {
 			continue
 		}
 		for topic, list := range c.has() {
@@ -175,10 +253,17 @@ func (s *scene) step() {
 		s.heartbeat(s.newClient(), false)
 	case 1: // a static one
 		c := s.newClient()
+		c.classic = false
 		c.instance = rapid.SampledFrom([]string{"i1", "i2"}).Draw(s.t, "instance")
 		s.heartbeat(c, false)
 	case 2, 3: // leaves, for good or for a time, or dies
 		c := s.anyone()
+		if c.classic {
+			fx := s.group.Leave(s.now, s.env, group.LeaveRequest{Members: []group.LeavingMember{{MemberID: c.id}}})
+			s.view.add(s.t, fx.Records)
+			delete(s.clients, c.id)
+			break
+		}
 		req := group.ConsumerHeartbeatRequest{MemberID: c.id, InstanceID: c.instance, MemberEpoch: group.LeaveEpoch, RebalanceTimeout: -1}
 		if c.instance != "" && rapid.Bool().Draw(s.t, "for a time") {
 			req.MemberEpoch = group.LeaveStaticEpoch
@@ -188,7 +273,10 @@ func (s *scene) step() {
 		}
 		delete(s.clients, c.id)
 	case 4:
-		s.subscribe(s.anyone())
+		c := s.anyone()
+		if s.subscribe(c); c.classic {
+			c.joins, c.regex = true, ""
+		}
 	case 5:
 		s.topics.set(rapid.SampledFrom([]string{"a", "b", "c", "ab"}).Draw(s.t, "topic"), int32(rapid.IntRange(1, 6).Draw(s.t, "partitions")), nil)
 	case 6:
@@ -230,6 +318,9 @@ func (s *scene) settle() {
 		}
 		require.Less(s.t, round, 40, "%v after a long time", state)
 	}
+	if s.group.Empty() {
+		return
+	}
 	require.Len(s.t, s.group.members, len(s.clients))
 	read := map[string]bool{}
 	for id, c := range s.clients {
@@ -257,6 +348,7 @@ func TestMembersReachTheirTargets(t *testing.T) {
 		w.set("a", 3, nil)
 		w.set("b", 2, nil)
 		c := DefaultConfig()
+		c.Migration = UpgradeOnly
 		c.AssignmentInterval = rapid.SampledFrom([]time.Duration{0, time.Second, 15 * time.Second}).Draw(t, "interval")
 		c.RegexRefreshInterval = 30 * time.Second
 		s := &scene{
@@ -267,5 +359,52 @@ func TestMembersReachTheirTargets(t *testing.T) {
 			s.step()
 		}
 		s.settle()
+		s.migrate()
 	})
+}
+
+// migrate takes out all members that do not speak the classic protocol: the others
+// go on as a classic group, and are the same members when they come back from it.
+func (s *scene) migrate() {
+	s.env.Config.Migration = Bidirectional
+	var stay []string
+	before := map[string]assignment{}
+	var req group.LeaveRequest
+	for _, id := range sortedKeys(s.group.members) {
+		if m := s.group.members[id]; m.speaksClassic() {
+			stay = append(stay, id)
+			before[id] = s.group.targets[id]
+		} else {
+			req.Members = append(req.Members, group.LeavingMember{MemberID: id})
+		}
+	}
+	if len(stay) == 0 || len(req.Members) == 0 {
+		return
+	}
+	epoch := s.group.epoch
+	s.view.add(s.t, s.group.Leave(s.now, s.env, req).Records)
+	old := s.group.Successor()
+	require.NotNil(s.t, old)
+	require.Equal(s.t, epoch, old.Generation())
+	loaded, err := classic.Load(s.env.Config.Classic, "g", s.now, s.view.records())
+	require.NoError(s.t, err)
+	require.Equal(s.t, old.Members(), loaded.Members())
+	var ids []string
+	for _, m := range loaded.Members() {
+		ids = append(ids, m.MemberID)
+		a, err := readAssigned(s.topics, m.Assignment)
+		require.NoError(s.t, err)
+		require.True(s.t, before[m.MemberID].equal(a))
+	}
+	require.Equal(s.t, stay, ids)
+	g, fx := Upgrade(s.now, s.env, loaded, group.ConsumerHeartbeatRequest{
+		MemberID: "new", SubscribedTopics: []string{"a"}, Owned: []group.TopicPartitions{}, RebalanceTimeout: time.Minute,
+	})
+	require.NotNil(s.t, g)
+	s.view.add(s.t, fx.Records)
+	checkGroup(s.t, g, s.env.Config, s.view)
+	for _, id := range stay {
+		require.True(s.t, before[id].equal(g.members[id].assigned.assignment()))
+		require.Equal(s.t, epoch, g.members[id].epoch)
+	}
 }
