@@ -19,8 +19,8 @@ var (
 	ErrClosed = errors.New("coordinator is closed")
 )
 
-// errReplaced ends a tenure whose view was found damaged; another one begins.
-var errReplaced = errors.New("the view was damaged and is built again")
+// errReplaced ends a tenure whose view must be built again; another one begins.
+var errReplaced = errors.New("the view is built again")
 
 // errTurn: a replica of the same partition that was here before has not let go of
 // the view yet.

@@ -27,10 +27,12 @@ type fakeLog struct {
 	offline error
 	auto    bool // what is appended is decided at once
 	max     int
-	refuse  error // answer of appends
-	readErr error
-	appends int
-	waiters map[*partition.Waiter]struct{}
+	// compacted is what compaction has removed.
+	compacted cluster.Offset
+	refuse    error // answer of appends
+	readErr   error
+	appends   int
+	waiters   map[*partition.Waiter]struct{}
 }
 
 type epochStart struct {
@@ -52,7 +54,7 @@ func (l *fakeLog) LogState() partition.LogState {
 	defer l.mu.Unlock()
 	return partition.LogState{
 		LeaderEpoch: l.epoch, Leading: l.leading && l.offline == nil, LogStartOffset: l.start, HighWatermark: l.mark,
-		LogEndOffset: l.end, MaxMessageBytes: l.max, Offline: l.offline,
+		LogEndOffset: l.end, CompactedTombstonesBelow: l.compacted, MaxMessageBytes: l.max, Offline: l.offline,
 	}
 }
 
@@ -199,6 +201,48 @@ func (l *fakeLog) trim(to cluster.Offset) {
 	l.wakeLocked()
 }
 
+// compact removes from the whole batches below an offset every record that is
+// not the latest of its key, and deletions too, as a cleaner that keeps them for
+// no time does. Batches of transactions stay.
+func (l *fakeLog) compact(below cluster.Offset) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	latest := map[string]cluster.Offset{}
+	for _, r := range counted(l.batches, below) {
+		latest[r.key] = r.offset
+	}
+	var d recordbatch.Decoder
+	stays := map[string]bool{} // what a transaction wrote, with what deleted it
+	for _, b := range l.batches {
+		for r := range d.Records(b) {
+			stays[string(r.Key)] = stays[string(r.Key)] || b.IsTransactional()
+		}
+	}
+	for i, b := range l.batches {
+		if b.NextOffset() > below || b.IsTransactional() {
+			continue
+		}
+		made := recordbatch.NewBuilder(recordbatch.Options{BaseOffset: b.BaseOffset(), LeaderEpoch: b.PartitionLeaderEpoch()})
+		for r, err := range d.Records(b) {
+			switch {
+			case err != nil:
+				panic(err)
+			case latest[string(r.Key)] > r.Offset:
+			case r.Value == nil && !stays[string(r.Key)]:
+				l.compacted = max(l.compacted, r.Offset+1)
+			default:
+				if err := made.AddRecord(r); err != nil {
+					panic(err)
+				}
+			}
+		}
+		if err := made.SetLastOffset(b.LastOffset()); err != nil {
+			panic(err)
+		}
+		l.batches[i] = made.Build()
+	}
+}
+
 func (l *fakeLog) set(fn func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -235,7 +279,7 @@ func (l *fakeLog) reopened(mark cluster.Offset) *fakeLog {
 	out.tp, out.start, out.end, out.max, out.auto, out.epoch = l.tp, l.start, l.end, l.max, l.auto, l.epoch
 	out.batches = append(out.batches, l.batches...)
 	out.epochs = append(out.epochs, l.epochs...)
-	out.mark = max(l.start, min(mark, l.end))
+	out.mark, out.compacted = max(l.start, min(mark, l.end)), l.compacted
 	return out
 }
 

@@ -285,7 +285,7 @@ func (r *Runtime) step(rep *replica, v *view, st partition.LogState) (more bool,
 			r.cfg.Logger.Warn("a coordinator's view is not one of its log: it is built again", "topic", r.cfg.Topic,
 				"partition", rep.tp.Partition, "view_at", v.next, "leader_epoch", v.epoch, "reason", why)
 		}
-		if err := v.restart(st.LogStartOffset); err != nil {
+		if err := v.restart(st); err != nil {
 			return false, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -58,7 +59,8 @@ type simLog struct {
 	epoch cluster.LeaderEpoch
 	// decided is where the whole batches end that were ever below the high
 	// watermark, which a restart forgets.
-	decided cluster.Offset
+	decided     cluster.Offset
+	compactedTo cluster.Offset
 }
 
 func newSim(t *testing.T, seed uint64) *sim {
@@ -153,6 +155,8 @@ func (s *sim) event(l *simLog) {
 		s.truncateDecided(l)
 	case p < 90:
 		s.trim(l)
+	case p < 91:
+		s.compact(l)
 	case p < 93:
 		time.Sleep(time.Duration(s.rng.IntN(6000)) * time.Millisecond)
 	case p < 95:
@@ -223,14 +227,15 @@ func (s *sim) replicate(l *simLog) {
 // acknowledged: the log is cut below the high watermark.
 func (s *sim) truncateDecided(l *simLog) {
 	st := l.LogState()
-	if st.HighWatermark <= st.LogStartOffset {
+	low := max(st.LogStartOffset, l.compactedTo) // cut off below that, nobody knows what compaction had taken for it
+	if st.HighWatermark <= low {
 		return
 	}
 	s.destroyed++
 	l.epoch++
 	l.follow(l.epoch)
 	synctest.Wait()
-	l.truncate(st.LogStartOffset + cluster.Offset(s.rng.Int64N(int64(st.HighWatermark-st.LogStartOffset))))
+	l.truncate(low + cluster.Offset(s.rng.Int64N(int64(st.HighWatermark-low))))
 	l.decided = l.wholeBelow(l.LogState().HighWatermark)
 	s.replicate(l)
 }
@@ -241,10 +246,19 @@ func (s *sim) trim(l *simLog) {
 	l.trim(st.LogStartOffset + cluster.Offset(s.rng.Int64N(int64(st.HighWatermark-st.LogStartOffset)+1)))
 }
 
+// compact removes deletions that a view which lags has not seen; its map stays.
+func (s *sim) compact(l *simLog) {
+	s.destroyed++
+	s.remember(l)
+	l.compact(l.decided)
+	l.compactedTo = l.decided
+}
+
 // crash ends the process, in one of several ways, and starts it again.
 func (s *sim) crash() {
 	var next *disk.Crash
 	kind := s.rng.IntN(4)
+	s.what += fmt.Sprint(" kind ", kind)
 	switch kind {
 	case 0:
 		next = s.fs.Clone(s.rng) // power loss: what was not synced may be lost or torn
@@ -328,6 +342,11 @@ func (s *sim) remember(l *simLog) {
 		}
 	}
 	for _, b := range l.batches {
+		if at := slices.IndexFunc(l.all, func(a recordbatch.Batch) bool {
+			return a.BaseOffset() == b.BaseOffset() && a.PartitionLeaderEpoch() == b.PartitionLeaderEpoch()
+		}); at >= 0 {
+			b = l.all[at] // as it was before it was compacted
+		}
 		if len(kept) == 0 || b.BaseOffset() >= kept[len(kept)-1].NextOffset() {
 			kept = append(kept, b)
 		}

@@ -248,6 +248,9 @@ func (s *shard) serve() error {
 // absorb brings into the view what was decided, and tells who waits for it.
 func (s *shard) absorb(st partition.LogState) error {
 	for s.view.next < st.HighWatermark {
+		if s.view.missed(st) {
+			return errReplaced
+		}
 		more, err := s.view.advance(s.rep.p, min(keptBytesMax, s.r.cfg.Limits.ApplyBytes))
 		if err != nil {
 			if _, lost := s.led(); lost != nil {

@@ -21,6 +21,9 @@ const viewFormat = 1
 type position struct {
 	next  cluster.Offset      // exclusive
 	epoch cluster.LeaderEpoch // of the record before next; NoLeaderEpoch where nothing was applied
+	// begun is LogState.CompactedTombstonesBelow when the view was begun: what
+	// compaction had removed then, the view never had.
+	begun cluster.Offset
 }
 
 // view is the view of one partition for whoever moves it forward (C3).
@@ -93,6 +96,8 @@ func (v *view) disagrees(st partition.LogState, p Partition) string {
 		return fmt.Sprintf("the log ends at %d, before it", st.LogEndOffset)
 	case v.next < st.LogStartOffset:
 		return fmt.Sprintf("the log starts at %d, after it", st.LogStartOffset)
+	case v.missed(st):
+		return fmt.Sprintf("compaction may have removed deletions below %d", st.CompactedTombstonesBelow)
 	}
 	// A view that was just begun, and nothing else, has an epoch that no record has.
 	if epoch, _ := p.EpochAt(v.next - 1); epoch != v.epoch {
@@ -101,13 +106,19 @@ func (v *view) disagrees(st partition.LogState, p Partition) string {
 	return ""
 }
 
-// restart empties the view: it begins again at an offset.
-func (v *view) restart(at cluster.Offset) error {
+// missed says that compaction may have removed deletions that the view has not
+// seen.
+func (v *view) missed(st partition.LogState) bool {
+	return st.CompactedTombstonesBelow > max(v.next, v.begun)
+}
+
+// restart empties the view: it begins again where the log begins.
+func (v *view) restart(st partition.LogState) error {
 	b := v.db.NewBatch()
 	for _, r := range store.View(v.tp) {
 		b.DeleteRange(r)
 	}
-	begin := position{next: at, epoch: cluster.NoLeaderEpoch}
+	begin := position{next: st.LogStartOffset, epoch: cluster.NoLeaderEpoch, begun: st.CompactedTombstonesBelow}
 	b.Set(store.ViewPositionKey(v.tp), begin.append(nil))
 	if err := v.views.commit(b); err != nil {
 		return v.trouble(err)
@@ -169,7 +180,7 @@ func (v *view) apply(batches []byte) error {
 		} else if err := v.put(b, batch, at.next); err != nil {
 			return err
 		}
-		at, changed = position{next: batch.NextOffset(), epoch: batch.PartitionLeaderEpoch()}, true
+		at.next, at.epoch, changed = batch.NextOffset(), batch.PartitionLeaderEpoch(), true
 	}
 	if !changed {
 		return nil
@@ -317,17 +328,19 @@ func (v *view) pendingIn(b *store.Batch, r store.Range) iter.Seq2[Pending, error
 func (p position) append(dst []byte) []byte {
 	dst = append(dst, viewFormat)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(p.next))
-	return binary.BigEndian.AppendUint32(dst, uint32(p.epoch))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(p.epoch))
+	return binary.BigEndian.AppendUint64(dst, uint64(p.begun))
 }
 
 // parsePosition returns false for a position of another format.
 func parsePosition(value []byte) (position, bool) {
-	if len(value) != 13 || value[0] != viewFormat {
+	if len(value) != 21 || value[0] != viewFormat {
 		return position{}, false
 	}
 	return position{
 		next:  cluster.Offset(binary.BigEndian.Uint64(value[1:])),
 		epoch: cluster.LeaderEpoch(int32(binary.BigEndian.Uint32(value[9:]))),
+		begun: cluster.Offset(binary.BigEndian.Uint64(value[13:])),
 	}, true
 }
 

@@ -17,6 +17,10 @@ type LogState struct {
 	LogStartOffset cluster.Offset
 	HighWatermark  cluster.Offset
 	LogEndOffset   cluster.Offset
+	// CompactedTombstonesBelow is one past the highest offset of a tombstone or
+	// transaction marker that compaction may have removed: who has read only up
+	// to an offset below it may have missed a deletion. 0: none was.
+	CompactedTombstonesBelow cluster.Offset
 	// MaxMessageBytes is the topic's max.message.bytes.
 	MaxMessageBytes int
 	Offline         error // why nothing can be read or written; nil: it can
@@ -28,7 +32,8 @@ func (p *Partition) LogState() LogState {
 	return LogState{
 		LeaderEpoch: r.LeaderEpoch, Leading: r.leading && p.online() == nil,
 		LogStartOffset: b.start, HighWatermark: b.mark, LogEndOffset: b.end,
-		MaxMessageBytes: int(p.settings.Load().MaxMessageBytes), Offline: p.online(),
+		CompactedTombstonesBelow: p.log.log.Load().CompactedTombstonesBelow(),
+		MaxMessageBytes:          int(p.settings.Load().MaxMessageBytes), Offline: p.online(),
 	}
 }
 
