@@ -289,6 +289,9 @@ func (m *Manager) openReplica(settings config.Topic, f folder, o opening) *repli
 	}
 	m.hosted.Store(tp, r)
 	m.misplaced.Store(true)
+	if r.p != nil && m.cfg.Hosting != nil {
+		m.cfg.Hosting.Hosted(r.p)
+	}
 	return r
 }
 

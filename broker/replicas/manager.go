@@ -49,9 +49,24 @@ type Config struct {
 	// did: nothing can be served any more. Neither may block. Nil: nobody.
 	OnDirOffline func()
 	Failed       func(error)
+	// Hosting is told of the replicas hosted here. Nil: nobody.
+	Hosting HostingListener
 	// Hook is told of named steps while they are half done (locallog's Step
 	// names, StepTopicDeletion, StepStartupRecovery). Nil in production.
 	Hook func(step string)
+}
+
+// HostingListener is told which replicas are hosted here; whether one leads, it
+// tells itself (partition.Waiter). Calls about one partition come one after the
+// other, those about several may overlap. None may block or call the manager.
+type HostingListener interface {
+	// Hosted: the replica's log is open. It takes the place of a former one of
+	// the same partition, which has failed.
+	Hosted(p *partition.Partition)
+	// Unhosted: the replica is closed for good; its topic was deleted, or the
+	// broker is none of its replicas any more. A stop of the manager tells
+	// nothing.
+	Unhosted(topic string, tp cluster.TopicPartition)
 }
 
 // Watch is the part of watch.Watch that the manager needs.

@@ -35,6 +35,9 @@ func (m *Manager) removeReplicas(gone []*replica) {
 				m.cfg.Logger.Warn("log of a deleted replica did not close", "partition", r.key.String(), "err", err)
 			}
 		}
+		if m.cfg.Hosting != nil {
+			m.cfg.Hosting.Unhosted(r.key.topic, r.tp())
+		}
 		m.discard(r.folder, delay)
 		dirs[r.dir] = struct{}{}
 	}
