@@ -98,6 +98,13 @@ func TestCreateOnAFailingDisk(t *testing.T) {
 		}
 		_, err := w.FS.Stat(testDir + "/" + Name(9, LogSuffix))
 		require.ErrorIs(t, err, os.ErrNotExist, "what it made is gone")
+		left, err := w.FS.List(testDir)
+		require.NoError(t, err)
+		for _, name := range left {
+			data, err := disk.ReadFile(w.FS, testDir+"/"+name)
+			require.NoError(t, err)
+			require.Equal(t, "leftover", string(data), name)
+		}
 		s, err := Create(w, 9, time.UnixMilli(1))
 		require.NoError(t, err)
 		for _, name := range []string{s.logName, s.indexName, s.timeName} {

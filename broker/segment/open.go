@@ -507,9 +507,6 @@ func (s *Segment) truncateLog(position int64) error {
 // none: lookups end with ErrRemoved, what was given out stays readable.
 func (s *Segment) Retire() {
 	s.removed.Store(true)
-	for _, name := range []string{s.logName, s.indexName, s.timeName, s.txnName} {
-		s.drop(name)
-	}
 	s.Close()
 }
 

@@ -105,9 +105,13 @@ func TestWhatOpeningBelieves(t *testing.T) {
 		{"time below the base", files{good, nil, times(TimeEntry{30, 99}), nil}, 103, TimeIndexSuffix, TimeIndexSuffix},
 		{"negative time", files{good, nil, times(TimeEntry{-1, 102}), nil}, 103, TimeIndexSuffix, TimeIndexSuffix},
 		{"times allocated ahead", files{good, nil, append(bytes.Clone(goodTimes), make([]byte, 24)...), nil}, 103, TimeIndexSuffix, TimeIndexSuffix},
+		{"offsets allocated ahead", files{good, offsets(OffsetEntry{101, 100}, OffsetEntry{100, 0}), goodTimes, nil}, 103, IndexSuffix, IndexSuffix},
+		{"a time, then one allocated ahead", files{good, nil, append(times(TimeEntry{30, 102}), make([]byte, 12)...), nil}, 103, TimeIndexSuffix, TimeIndexSuffix},
+		{"no entries, and a first batch of several", files{batchAtOffset(base, 3, 30), nil, times(TimeEntry{30, 102}), nil}, 103, "", ""},
 		{"a time without batches", files{nil, nil, times(TimeEntry{5, 100}), nil}, 100, TimeIndexSuffix, TimeIndexSuffix},
 		{"entry reaches the next", files{good, offsets(OffsetEntry{102, 200}), goodTimes, nil}, 102, IndexSuffix, ""},
 		{"time reaches the next", files{good, nil, goodTimes, nil}, 102, TimeIndexSuffix, ""},
+		{"the only time reaches the next", files{good, nil, times(TimeEntry{30, 102}), nil}, 102, TimeIndexSuffix, ""},
 		{"log reaches the next", files{log(10, 20, 15), nil, times(TimeEntry{20, 101}), nil}, 102, LogSuffix, ""},
 		{"log torn", files{torn, nil, times(TimeEntry{20, 101}), nil}, 103, LogSuffix, LogSuffix},
 		{"damage in the first batch, before an entry", files{badFirst, offsets(OffsetEntry{102, 200}), goodTimes, nil}, 103, "", LogSuffix},
@@ -221,6 +225,8 @@ func TestCreatedIsTheFirstBatchOrTheFile(t *testing.T) {
 		w := testWhere(t)
 		s, err := Create(w, 0, time.UnixMilli(7))
 		require.NoError(t, err)
+		require.Equal(t, time.UnixMilli(7), s.Info().Created)
+		require.Equal(t, time.UnixMilli(7), s.Info().Modified)
 		for i := range 2 {
 			b := recordbatch.NewBuilder(recordbatch.Options{BaseOffset: cluster.Offset(i)})
 			b.Add(c.ts+int64(i), nil, []byte("v"))
@@ -286,10 +292,13 @@ func TestTruncateFilesCutsTheIndexes(t *testing.T) {
 		require.NoError(t, w.Handles.Close())
 
 		after := crash.Clone(nil)
-		w = Where{FS: after, Dir: testDir, Handles: disk.NewHandleCache(after, 8)}
-		s, err = OpenActive(w, 0, 1<<30)
-		require.NoError(t, err, "durable, whatever a power loss takes")
-		require.Equal(t, cut.Position, s.Bytes())
+		for range 12 {
+			w = Where{FS: after, Dir: testDir, Handles: disk.NewHandleCache(after, 8)}
+			s, err = OpenActive(w, 0, 1<<30)
+			require.NoError(t, err, "durable, whatever a power loss takes")
+			require.Equal(t, cut.Position, s.Bytes())
+			after = crash.Clone(nil)
+		}
 		got, err := s.OffsetIndex()
 		require.NoError(t, err)
 		for len(index) > 0 && index[len(index)-1].Position >= cut.Position {

@@ -395,7 +395,7 @@ func TestReadsAmongLargeBatches(t *testing.T) {
 		p := b.Build()
 		require.Equal(t, size, len(p))
 		require.NoError(t, s.Write(p))
-		s.Commit(p, 2*size, time.UnixMilli(2), 0)
+		s.Commit(p, 2*size+1000, time.UnixMilli(2), 0)
 	}
 	// Written, the index is in memory, so that all reads are of the log.
 	index, err := s.OffsetIndex()
@@ -432,6 +432,76 @@ func TestReadsAmongLargeBatches(t *testing.T) {
 		}
 		require.EqualValues(t, 2+toEnd, reads, "%d batches", batches)
 	}
+}
+
+// TestReadsOfALookupByTime: from the last time entry below the timestamp on.
+func TestReadsOfALookupByTime(t *testing.T) {
+	for _, records := range []int{1, 2} {
+		crash := disk.NewCrash(1)
+		require.NoError(t, crash.MkdirAll(testDir))
+		reads := 0
+		fs := disk.NewFault(crash, func(op disk.Op) error {
+			if op.Kind == disk.OpReadAt {
+				reads++
+			}
+			return nil
+		})
+		w := Where{FS: fs, Dir: testDir, Handles: disk.NewHandleCache(fs, 8)}
+		s, err := Create(w, 0, time.UnixMilli(1))
+		require.NoError(t, err)
+		const size = 3 * headerChunkBytes
+		for i := range 24 { // an entry for every third batch
+			b := recordbatch.NewBuilder(recordbatch.Options{BaseOffset: cluster.Offset(records * i)})
+			for range records {
+				b.Add(int64(i+1), nil, make([]byte, size/records))
+			}
+			p := b.Build()
+			require.NoError(t, s.Write(p))
+			s.Commit(p, 2*size+1000, time.UnixMilli(2), 0)
+		}
+		times, err := s.TimeIndex()
+		require.NoError(t, err)
+		require.Len(t, times, 7)
+		for i := range 24 {
+			reads = 0
+			b, ok, err := s.FirstAtTime(int64(i+1), 0, 1<<40)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.EqualValues(t, records*i, b.BaseOffset())
+			// Two headers for where to start, those up to the batch, the batch.
+			want := 2 + (i-1)%3 + 1 + 1
+			if i <= 3 {
+				want = 1 + i + 1 + 1
+			}
+			require.Equal(t, want, reads, "batch %d of %d records", i, records)
+		}
+		reads = 0
+		_, ok, err := s.FirstAtTime(1, s.Next(), 1<<40)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Zero(t, reads, "nothing lies there")
+	}
+}
+
+// TestLookupByTimeVerifiesWhatItAnswers: the batch that it reads, and no other.
+func TestLookupByTimeVerifiesWhatItAnswers(t *testing.T) {
+	w := testWhere(t)
+	s, headers := write(t, w, 0, 20)
+	require.NoError(t, s.Finish())
+	s.Close()
+	log, err := disk.ReadFile(w.FS, s.logName)
+	require.NoError(t, err)
+	log[headers[9].Position+recordbatch.HeaderBytes+2] ^= 1
+	require.NoError(t, disk.WriteFileUnsynced(w.FS, s.logName, log))
+	s, err = OpenSealed(w, 0, 5000, testInterval)
+	require.NoError(t, err)
+	b, ok, err := s.FirstAtTime(-1, headers[8].Base, 5000)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, headers[8].Base, b.BaseOffset())
+	_, ok, err = s.FirstAtTime(-1, headers[9].Base, 5000)
+	requireCorrupt(t, err, s.logName, int(headers[9].Position), recordbatch.ErrBadCRC)
+	require.False(t, ok)
 }
 
 // TestRemovedSegmentsAreNotRead: whoever looks into one that went away is told.

@@ -100,6 +100,69 @@ func TestWhatRecoveryMakesDurable(t *testing.T) {
 	}
 }
 
+// TestRecoveryWritesWhatIsWrong: an index of the right size that says something
+// else is made anew, one that is right is left alone, and a stray byte goes.
+func TestRecoveryWritesWhatIsWrong(t *testing.T) {
+	crash := disk.NewCrash(1)
+	require.NoError(t, crash.MkdirAll(testDir))
+	var ops []disk.Op
+	fs := disk.NewFault(crash, func(op disk.Op) error {
+		ops = append(ops, op)
+		return nil
+	})
+	w := Where{FS: fs, Dir: testDir, Handles: disk.NewHandleCache(fs, 8)}
+	s := closed(t, w)
+	visit := func(b Located) (*producerstate.AbortedTxn, error) {
+		if b.Position == 0 {
+			return &producerstate.AbortedTxn{ProducerID: 1, First: 1, Last: 2, LastStableOffset: 3}, nil
+		}
+		return nil, nil
+	}
+	names := []string{s.logName, s.indexName, s.timeName, s.txnName}
+	good := map[string][]byte{}
+	for _, name := range names {
+		data, err := disk.ReadFile(crash, name)
+		require.NoError(t, err)
+		good[name] = data
+	}
+	for _, damaged := range append(names[1:], "") {
+		if damaged != "" {
+			bad := bytes.Clone(good[damaged])
+			bad[len(bad)/2] ^= 1
+			require.NoError(t, disk.WriteFileUnsynced(crash, damaged, bad))
+		}
+		ops = nil
+		s, r, err := Recover(w, 0, RecoverOptions{IntervalBytes: testInterval, Unsynced: true, Visit: visit})
+		require.NoError(t, err)
+		require.False(t, r.Synced)
+		s.Close()
+		for _, name := range names {
+			require.Equal(t, name == damaged, wrote(ops, disk.OpWriteAt, name) || wrote(ops, disk.OpTruncate, name), "%s, damaged %s", name, damaged)
+			data, err := disk.ReadFile(crash, name)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(good[name], data))
+		}
+	}
+	require.NoError(t, disk.WriteFileUnsynced(crash, s.logName, append(bytes.Clone(good[s.logName]), 7)))
+	s, r, err := Recover(w, 0, RecoverOptions{IntervalBytes: testInterval, Unsynced: true, Visit: visit})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, r.CutBytes)
+	require.True(t, r.Synced, "what was cut")
+	s.Close()
+	data, err := disk.ReadFile(crash, s.logName)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(good[s.logName], data))
+
+	// Opened after an orderly close there is nothing to write.
+	s, err = OpenActive(w, 0, testInterval)
+	require.NoError(t, err)
+	ops = nil
+	require.NoError(t, s.Finish())
+	require.NoError(t, s.SyncIndexes())
+	require.Empty(t, ops)
+	s.Close()
+}
+
 func wrote(ops []disk.Op, kind disk.OpKind, name string) bool {
 	for _, op := range ops {
 		if op.Kind == kind && op.Name == name {

@@ -236,6 +236,8 @@ func TestCloseGivesUpEveryFile(t *testing.T) {
 // the next look into the segment; a file that ended early does not.
 func TestAFailureUnderAnAnswerIsTold(t *testing.T) {
 	w := testWhere(t)
+	files := &openFiles{FS: w.FS}
+	w.FS = files
 	s, _ := write(t, w, 0, 5)
 	h, err := s.Acquire()
 	require.NoError(t, err)
@@ -248,4 +250,6 @@ func TestAFailureUnderAnAnswerIsTold(t *testing.T) {
 	_, err = s.Acquire()
 	require.ErrorIs(t, err, syscall.EIO)
 	require.ErrorContains(t, err, s.logName)
+	s.Close()
+	require.Zero(t, files.open.Load())
 }
