@@ -178,16 +178,20 @@ func walk(t *testing.T, rows *table, sys system, z size, ours *kit.Server) {
 
 	m = measure()
 	sys.stop()
-	put("orderly stop", "%.2f s", time.Since(m.began).Seconds())
+	took, cut := time.Since(m.began), ""
+	if ours != nil && strings.Contains(ours.Log(), "the stop was not orderly") {
+		cut = ", cut at its limit"
+	}
+	put("orderly stop with unsynced data in every partition", "%.2f s%s", took.Seconds(), cut)
 	l, c = sys.begin(t, z, true)
-	put("ready after an orderly stop", "%v", c)
+	put("ready after that stop", "%v", c)
 	rest("after that start")
 
 	l.fill()
 	sys.Kill()
 	z.segments += 2
 	l, c = sys.begin(t, z, true)
-	put("ready after kill -9 under load", "%v", c)
+	put("ready after kill -9 right after a roll of every segment", "%v", c)
 	l.size = z
 	l.readBack()
 	rest("after recovery")
