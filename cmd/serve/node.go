@@ -14,6 +14,7 @@ import (
 
 	"strandline/broker/admin"
 	"strandline/broker/api"
+	"strandline/broker/coordinator"
 	"strandline/broker/lifecycle"
 	"strandline/broker/partition"
 	"strandline/broker/replicas"
@@ -65,6 +66,7 @@ type Node struct {
 
 	// In the order in which they start; they stop in the opposite one.
 	meta       *node.Node
+	views      *coordinator.Views
 	dirs       *replicas.Dirs
 	cache      *rangecache.Cache
 	server     *server.Server
@@ -80,6 +82,8 @@ type Node struct {
 	offers     atomic.Pointer[archive.Archiver] // the same, once it runs: replicas start before it
 	sweeper    *sweep.Sweeper
 	metrics    *server.Metrics
+
+	coordinated coordinated
 
 	closers []closer
 }
@@ -104,7 +108,7 @@ func Start(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	n := &Node{cfg: cfg, registry: newRegistry(cfg.Version, cfg.Commit)}
+	n := &Node{cfg: cfg, registry: newRegistry(cfg.Version, cfg.Commit), coordinated: coordinated{}}
 	defer func() {
 		if err != nil {
 			stop, cancel := context.WithTimeout(context.Background(), closeMax)
@@ -114,7 +118,7 @@ func Start(ctx context.Context, cfg Config) (_ *Node, err error) {
 	}()
 	n.keepBallast(onDisk)
 	for _, part := range []func(context.Context) error{
-		n.openDirectories, n.listen, n.startMetadata, n.startTier, n.startReplicas, n.serve, n.register, n.startArchive,
+		n.openDirectories, n.listen, n.startMetadata, n.openViews, n.startTier, n.startReplicas, n.serve, n.register, n.startArchive,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, err
@@ -263,6 +267,7 @@ func (n *Node) startReplicas(ctx context.Context) error {
 				l.Poke()
 			}
 		},
+		Hosting: n.coordinated,
 		OnOffer: func(tp cluster.TopicPartition) {
 			if a := n.offers.Load(); a != nil {
 				a.Wake(tp)
