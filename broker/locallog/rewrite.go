@@ -69,7 +69,10 @@ func (l *Log) BeginRewrite(first, next cluster.Offset) (*Rewrite, error) {
 	if !l.settled(rw.old) {
 		return nil, fmt.Errorf("%w: segments up to %d are not flushed", ErrOvertaken, next)
 	}
-	return rw, rw.open(first)
+	if err := rw.open(first); err != nil {
+		return nil, err
+	}
+	return rw, nil
 }
 
 // settled says that segments, and all before them, are durable.
@@ -158,6 +161,9 @@ func (rw *Rewrite) inspect(batches []byte) (first, last cluster.Offset, err erro
 
 // AddAborted enters an aborted transaction whose marker was appended last.
 func (rw *Rewrite) AddAborted(t producerstate.AbortedTxn) { rw.outs[len(rw.outs)-1].AddAborted(t) }
+
+// Files is how many segments it makes so far.
+func (rw *Rewrite) Files() int { return len(rw.outs) }
 
 // Bytes is how much was appended.
 func (rw *Rewrite) Bytes() int64 {

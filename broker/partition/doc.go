@@ -16,7 +16,9 @@
 // role) and, alone of all locks here, over a write to the file: it is what makes
 // the log's single-writer rule hold. mu guards the watermarks, the waiters and
 // the commits and is never held over I/O. Order: writeMu, then mu. Reads take
-// neither: role, settings and offsets are loaded atomically.
+// neither: role, settings and offsets are loaded atomically. structure is taken
+// before writeMu by what removes, cuts or exchanges segments, which is rare: so a
+// rewrite waits for the disk in peace while appends go on.
 //
 // # Goroutines
 //

@@ -43,6 +43,8 @@ func (p *Partition) Become(ctx context.Context, l Leadership) error {
 
 // lead begins a tenure of this replica.
 func (p *Partition) lead(l Leadership, state RemoteState) error {
+	p.structure.Lock()
+	defer p.structure.Unlock()
 	p.writeMu.Lock()
 	defer p.writeMu.Unlock()
 	if err := p.reachRemoteEnd(state); err != nil {

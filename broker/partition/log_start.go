@@ -187,6 +187,8 @@ func (p *Partition) afterRoll(rolled bool, err error) error {
 // TrimLocal removes local segments that end at or below the offset, no further
 // than LogStartOffset, or RemoteEndOffset as last published (P4).
 func (p *Partition) TrimLocal(below cluster.Offset) (removed int, bytes int64, err error) {
+	p.structure.Lock()
+	defer p.structure.Unlock()
 	p.writeMu.Lock()
 	defer p.writeMu.Unlock()
 	if err := p.online(); err != nil {

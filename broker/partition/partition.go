@@ -68,6 +68,9 @@ type Partition struct {
 	highWatermark atomic.Int64
 	lastStable    atomic.Int64
 
+	// structure is held, before writeMu, by whoever takes segments away or puts
+	// others in their place; see the package comment.
+	structure sync.Mutex
 	// writeMu is the single-writer rule of the log; see the package comment.
 	writeMu sync.Mutex
 
@@ -173,6 +176,9 @@ func LogSettings(t config.Topic) locallog.Settings {
 		IndexBytes: int(t.IndexBytes), IndexIntervalBytes: int(t.IndexInterval),
 		FileDeleteDelay: t.FileDeleteDelay,
 	}
+	if t.CleanupPolicy.Compact() {
+		s.SegmentAge = min(s.SegmentAge, t.MaxCompactionLag) // the active segment is never compacted
+	}
 	if t.FlushMessages < config.Unlimited {
 		s.FlushMessages = t.FlushMessages
 	}
@@ -253,6 +259,8 @@ func (p *Partition) Close(clean bool) error {
 	p.mu.Unlock()
 	p.cancel()
 	p.flushers.Wait()
+	p.structure.Lock()
+	defer p.structure.Unlock()
 	p.writeMu.Lock()
 	defer p.writeMu.Unlock()
 	return p.log.Close(clean)

@@ -49,6 +49,10 @@ func (c *current) Segments() []locallog.SegmentInfo  { return c.log.Load().Segme
 func (c *current) SetStartOffset(o cluster.Offset)   { c.log.Load().SetStartOffset(o) }
 func (c *current) SetSettings(s locallog.Settings)   { c.log.Load().SetSettings(s) }
 
+func (c *current) CompactedTombstonesBelow() cluster.Offset {
+	return c.log.Load().CompactedTombstonesBelow()
+}
+
 func (c *current) EpochAt(o cluster.Offset) (cluster.LeaderEpoch, bool) {
 	return c.log.Load().EpochAt(o)
 }
@@ -156,6 +160,8 @@ func (p *Partition) Exchange(changes int64, replace func(old *locallog.Log) (*lo
 }
 
 func (p *Partition) exchange(changes int64, replace func(old *locallog.Log) (*locallog.Log, error)) error {
+	p.structure.Lock()
+	defer p.structure.Unlock()
 	p.writeMu.Lock()
 	defer p.writeMu.Unlock()
 	p.log.moving.Lock()

@@ -43,6 +43,7 @@ var table = map[string][]string{
 	"broker/segment":        {"metadata/disk", "broker/recordbatch", "broker/leaderepoch", "broker/producerstate"},
 	"broker/locallog":       {"metadata/disk", "broker/segment", "broker/recordbatch", "broker/producerstate", "broker/leaderepoch"},
 	"broker/partition":      {"metadata/disk", "metadata/image", "broker/locallog", "broker/segment", "broker/recordbatch", "broker/producerstate", "broker/leaderepoch"},
+	"broker/keyindex":       {"metadata/store", "broker/recordbatch"},
 	"broker/cleaner":        {"metadata/disk", "broker/locallog", "broker/segment", "broker/recordbatch", "broker/producerstate", "broker/keyindex"},
 	"broker/replicas":       {"metadata/disk", "metadata/image", "metadata/watch", "broker/locallog", "broker/segment", "broker/producerstate", "broker/partition", "broker/replication", "broker/cleaner"},
 	"broker/coordinator":    {"metadata/disk", "metadata/store", "broker/partition", "broker/recordbatch"},

@@ -1,0 +1,320 @@
+package cleaner
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"strandline/broker/recordbatch"
+	"strandline/metadata/cluster"
+	"strandline/metadata/disk"
+)
+
+func TestCompactionKeepsTheLastOfEachKey(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	b.keyed(recordbatch.Options{}, "a", "1", "b", "1", "a", "2")
+	b.keyed(recordbatch.Options{}, "a", "3")
+	b.seal()
+	b.keyed(recordbatch.Options{}, "b", "2", "c", "1")
+	b.seal()
+	b.keyed(recordbatch.Options{}, "c", "2") // in the active segment: it does not count
+	r := b.compact(limits())
+	require.Equal(t, DueDirty, r.Due)
+	require.Equal(t, int64(6), r.Records)
+	require.Equal(t, int64(3), r.RecordsRemoved)
+	require.Equal(t, []string{"3 a=3", "4 b=2", "5 c=1", "6 c=2"}, values(recordsOf(t, b.batches(0))))
+	require.Equal(t, cluster.Offset(7), b.log.EndOffset())
+	require.Empty(t, b.compact(limits()).Due, "nothing is left to do")
+}
+
+// TestTombstonesGoWhenTheirTimeHasCome: a tombstone gets its delete horizon with
+// the first pass and goes with one after that; nothing older comes back.
+func TestTombstonesGoWhenTheirTimeHasCome(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	b.keyed(recordbatch.Options{}, "a", "1", "b", "1")
+	b.seal()
+	b.keyed(recordbatch.Options{}, "a", "-", "c", "1")
+	b.seal()
+	b.keyed(recordbatch.Options{}, "d", "1")
+	b.compact(limits())
+	require.Equal(t, []string{"1 b=1", "2 a deleted", "3 c=1", "4 d=1"}, values(recordsOf(t, b.batches(0))))
+	require.Zero(t, b.log.CompactedTombstonesBelow())
+	batch := b.batches(2)[0]
+	require.True(t, batch.HasDeleteHorizon())
+	require.Equal(t, b.now.Add(time.Minute).UnixMilli(), batch.FirstTimestamp())
+	b.now = b.now.Add(59 * time.Second)
+	require.Empty(t, b.compact(limits()).Due)
+	b.now = b.now.Add(time.Second)
+	r := b.compact(limits())
+	require.Equal(t, DueHorizon, r.Due)
+	require.Equal(t, []string{"1 b=1", "3 c=1", "4 d=1"}, values(recordsOf(t, b.batches(0))))
+	require.Equal(t, cluster.Offset(3), b.log.CompactedTombstonesBelow())
+	require.Empty(t, b.compact(limits()).Due)
+	index, err := b.c.Index.Open(testTP)
+	require.NoError(t, err)
+	require.Equal(t, int64(2), index.Keys(), "a's is forgotten, d's not known yet")
+}
+
+// lazy are limits under which only segments with much garbage are rewritten.
+func lazy() CompactionLimits {
+	l := limits()
+	l.DirtyRatio = 0.9
+	return l
+}
+
+// unique appends records of keys that come once.
+func (b *bench) unique(n int) {
+	b.t.Helper()
+	for range n {
+		b.serial++
+		b.keyed(recordbatch.Options{}, fmt.Sprintf("unique-%05d", b.serial), "value")
+	}
+}
+
+// TestAbortedDataThatStays: what was aborted stays until its segment pays for a
+// rewrite; meanwhile its marker and the word about it stay, too.
+func TestAbortedDataThatStays(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	b.cfg.Settings.SegmentBytes = 1 << 20
+	b.log.SetSettings(b.cfg.Settings)
+	p := recordbatch.Producer{ID: 7}
+	b.unique(20)
+	b.keyed(recordbatch.Options{Producer: &p, Transactional: true}, "aborted", "1")
+	b.unique(20)
+	b.seal()
+	b.marker(p, recordbatch.ControlAbort)
+	b.marker(recordbatch.Producer{ID: 8}, recordbatch.ControlCommit) // of a transaction without data here
+	b.keyed(recordbatch.Options{}, "k", "1", "k", "2")
+	b.seal()
+	b.unique(1)
+	l := lazy()
+	l.SegmentBytes = 1 // nothing is joined
+	r := b.compact(l)
+	require.Equal(t, int64(1), r.RecordsRemoved, "k=1")
+	require.Len(t, b.committed(0), 42)
+	all := values(recordsOf(t, b.batches(0)))
+	require.Contains(t, all, "20 aborted=1")
+	require.Contains(t, all, "41 marker")
+	aborted, err := b.log.AbortedTxns(0, 41)
+	require.NoError(t, err)
+	require.Len(t, aborted, 1)
+	// A marker whose transaction left nothing gets its time; the other one waits.
+	for _, batch := range b.batches(41) {
+		if batch.IsControl() {
+			require.Equal(t, batch.ProducerID() == 8, batch.HasDeleteHorizon())
+		}
+	}
+	// With the data gone the marker follows, once nothing has to be known of the
+	// producer any more: until then its last data batch stays, empty.
+	for i := range 4 {
+		b.keyed(recordbatch.Options{}, "k", "3", "k", "4")
+		b.seal()
+		b.compact(limits())
+		require.Equal(t, i == 3, !slices.Contains(values(recordsOf(t, b.batches(0))), "41 marker"))
+		b.now = b.now.Add(25 * time.Hour)
+		b.log.Producers().Expire(b.now)
+	}
+	require.Len(t, b.committed(0), 42)
+	for _, v := range values(recordsOf(t, b.batches(0))) {
+		require.NotContains(t, v, "marker")
+		require.NotContains(t, v, "aborted")
+	}
+	require.Equal(t, cluster.Offset(43), b.log.CompactedTombstonesBelow())
+}
+
+// TestLastBatchStays: the last batch that a pass may touch stays, empty, so that
+// the log's last offset is not a matter of a file's name alone.
+func TestLastBatchStays(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	p := recordbatch.Producer{ID: 7}
+	b.keyed(recordbatch.Options{}, "a", "1")
+	b.keyed(recordbatch.Options{Producer: &p, Transactional: true}, "b", "1")
+	b.keyed(recordbatch.Options{Producer: &recordbatch.Producer{ID: 7, BaseSequence: 1}, Transactional: true}, "b", "2")
+	b.marker(p, recordbatch.ControlAbort)
+	b.keyed(recordbatch.Options{}, "a", "-")
+	b.seal()
+	l := limits()
+	l.DeleteRetention = 0
+	b.compact(l)
+	b.unique(1)
+	b.seal()
+	b.compact(l)
+	batches := b.batches(0)
+	// The producer's last data batch is there with its sequence, though empty, and
+	// so is its marker.
+	require.Equal(t, []string{"3 marker", "5 unique-00001=value"}, values(recordsOf(t, batches)))
+	require.Equal(t, cluster.Offset(2), batches[0].BaseOffset())
+	require.Zero(t, batches[0].RecordCount())
+	require.Equal(t, int32(1), batches[0].LastSequence())
+	b.keyed(recordbatch.Options{}, "unique-00001", "-")
+	b.seal()
+	b.compact(l)
+	b.compact(l)
+	last := b.batches(0)
+	require.Equal(t, cluster.Offset(6), last[len(last)-1].BaseOffset())
+	require.Equal(t, cluster.Offset(7), b.log.EndOffset())
+}
+
+// TestIndexIsMadeAnewWhereTheLogDisagrees is I10: the log was cut below what the
+// index knows, or is of another epoch there.
+func TestIndexIsMadeAnewWhereTheLogDisagrees(t *testing.T) {
+	for _, again := range []int{1, 20} {
+		b := newBench(t, disk.NewCrash(1))
+		b.log.AssignEpoch(1)
+		for range 6 {
+			b.keyed(recordbatch.Options{LeaderEpoch: 1}, "a", "old", "b", "old", "c", "old")
+			b.seal()
+		}
+		b.compact(limits())
+		require.NoError(t, b.log.TruncateTo(4))
+		require.Less(t, b.log.EndOffset(), cluster.Offset(4))
+		b.log.AssignEpoch(2)
+		for range again {
+			b.keyed(recordbatch.Options{LeaderEpoch: 2}, "a", "new")
+			b.seal()
+		}
+		before := fold(recordsOf(t, b.batches(0)))
+		r := b.compact(limits())
+		require.Equal(t, b.log.EndOffset(), r.Indexed)
+		require.Equal(t, before, fold(recordsOf(t, b.batches(0))))
+		b.keyed(recordbatch.Options{LeaderEpoch: 2}, "b", "new")
+		b.seal()
+		b.compact(limits())
+		require.Equal(t, map[string]string{"a": "new", "b": "new"}, fold(recordsOf(t, b.batches(0))))
+		b.close(false)
+	}
+}
+
+// TestIndexIsLost: a database that is gone is made anew, with the same outcome.
+func TestIndexIsLost(t *testing.T) {
+	fs := disk.NewCrash(1)
+	b := newBench(t, fs)
+	b.keyed(recordbatch.Options{}, "a", "1", "b", "1")
+	b.seal()
+	b.compact(limits())
+	b.close(true)
+	require.NoError(t, fs.RemoveAll(indexDir))
+	require.NoError(t, b.open())
+	b.keyed(recordbatch.Options{}, "a", "2")
+	b.seal()
+	r := b.compact(limits())
+	require.Equal(t, int64(3), r.Records)
+	require.Equal(t, []string{"1 b=1", "2 a=2"}, values(recordsOf(t, b.batches(0))))
+	b.close(false)
+}
+
+// TestRecordsWithoutAKey, of the time before the topic was compacted, go.
+func TestRecordsWithoutAKey(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	builder := recordbatch.NewBuilder(recordbatch.Options{})
+	builder.Add(1, nil, []byte("no key"))
+	builder.Add(1, []byte{}, []byte("an empty key"))
+	_, err := b.log.Append(builder.Build())
+	require.NoError(t, err)
+	b.seal()
+	b.compact(limits())
+	require.Equal(t, []string{"1 =an empty key"}, values(recordsOf(t, b.batches(0))))
+}
+
+// TestOnlyDecidedDataCounts: records of an open transaction, and all after them,
+// are neither removed nor do they remove others.
+func TestOnlyDecidedDataCounts(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	b.keyed(recordbatch.Options{}, "a", "1")
+	b.seal()
+	b.keyed(recordbatch.Options{Producer: &recordbatch.Producer{ID: 7}, Transactional: true}, "a", "2")
+	b.seal()
+	b.keyed(recordbatch.Options{}, "a", "3")
+	b.seal()
+	b.compact(limits())
+	require.Equal(t, []string{"0 a=1", "1 a=2", "2 a=3"}, values(recordsOf(t, b.batches(0))))
+	b.marker(recordbatch.Producer{ID: 7}, recordbatch.ControlAbort)
+	b.seal()
+	b.compact(limits())
+	require.Equal(t, []string{"2 a=3", "3 marker"}, values(recordsOf(t, b.batches(0))))
+	require.Equal(t, map[string]string{"a": "3"}, fold(b.committed(0)))
+}
+
+// TestSmallSegmentsAreJoined, but not past segment.bytes or the 31 bits of offsets
+// (CO-11).
+func TestSmallSegmentsAreJoined(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	for range 12 {
+		b.keyed(recordbatch.Options{}, "a", "1", "b", "2", "c", "3")
+		b.seal()
+	}
+	r := b.compact(limits())
+	require.GreaterOrEqual(t, r.SegmentsBefore, 11)
+	require.Less(t, r.SegmentsAfter, 5)
+	require.Equal(t, []string{"33 a=1", "34 b=2", "35 c=3"}, values(recordsOf(t, b.batches(0))))
+}
+
+// TestSparseOffsets is CO-11: segments whose offsets lie further apart than an
+// index can tell are not joined, and nothing is lost.
+func TestSparseOffsets(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	var want []string
+	for i := range 6 {
+		base := cluster.Offset(i) << 30
+		builder := recordbatch.NewBuilder(recordbatch.Options{BaseOffset: base})
+		builder.Add(1, []byte("same"), []byte("x"))
+		builder.Add(1, fmt.Appendf(nil, "key-%d", i), []byte("y"))
+		_, err := b.log.Append(builder.Build())
+		require.NoError(t, err)
+		if i == 5 {
+			want = append(want, fmt.Sprintf("%d same=x", base))
+		}
+		want = append(want, fmt.Sprintf("%d key-%d=y", base+1, i))
+		b.seal()
+	}
+	r := b.compact(limits())
+	require.Equal(t, int64(5), r.RecordsRemoved)
+	require.Equal(t, want, values(recordsOf(t, b.batches(0))))
+	require.Greater(t, len(b.log.Segments()), 2)
+	for _, s := range b.log.Segments() {
+		require.LessOrEqual(t, int64(s.Next-s.Base), int64(1)<<31)
+		if !s.Sealed {
+			continue
+		}
+		v, err := b.log.Sealed(s.Base)
+		require.NoError(t, err)
+		for _, e := range v.OffsetIndex {
+			require.GreaterOrEqual(t, e.Offset, s.Base)
+			require.Less(t, e.Offset, s.Next)
+		}
+		v.Release()
+	}
+}
+
+// TestLagsBoundWhatIsCompacted: not before min.compaction.lag.ms, and not after
+// max.compaction.lag.ms whatever the ratio.
+func TestLagsBoundWhatIsCompacted(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	b.keyed(recordbatch.Options{}, "a", "1", "a", "2")
+	b.seal()
+	l := limits()
+	l.MinLag = time.Minute
+	require.Empty(t, b.compact(l).Due)
+	b.now = b.now.Add(time.Minute + time.Millisecond)
+	b.keyed(recordbatch.Options{}, "a", "3", "a", "4")
+	b.seal()
+	require.Equal(t, DueDirty, b.compact(l).Due)
+	require.Equal(t, []string{"1 a=2", "2 a=3", "3 a=4"}, values(recordsOf(t, b.batches(0))))
+	l.MinLag, l.MaxLag, l.DirtyRatio = 0, time.Hour, 1
+	require.Empty(t, b.compact(l).Due)
+	b.now = b.now.Add(time.Hour + time.Millisecond)
+	require.Equal(t, DueLag, b.compact(l).Due)
+	require.Equal(t, []string{"3 a=4"}, values(recordsOf(t, b.batches(0))))
+}

@@ -1,0 +1,246 @@
+package keyindex
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"strandline/broker/recordbatch"
+	"strandline/metadata/cluster"
+	"strandline/metadata/store"
+)
+
+const (
+	// keyMemoryBytes is what a key in a table costs until it is merged: its slot and
+	// the room that a table keeps free, its place in a batch, and in the database's
+	// memory until that has written it.
+	keyMemoryBytes = 3*slotBytes + 64
+	// deadPerKey bounds the dead offsets that wait, by the keys that may.
+	deadPerKey = 2
+	keysMin    = 64
+)
+
+// Feed takes decided records into the index, in the order of the log. After an
+// error the Partition must be opened anew.
+type Feed struct {
+	p       *Partition
+	table   *table
+	dead    []cluster.Offset
+	deadMax int
+	decoder recordbatch.Decoder
+
+	at       int // of the segment that is being fed
+	position Position
+	changed  map[cluster.Offset]struct{} // segments, by base
+	stats    FeedStats
+}
+
+// FeedStats counts what a feed did.
+type FeedStats struct {
+	Records int64
+	Merges  int64 // of the table into the database
+	KeysMax int   // of one
+}
+
+// Feed begins to feed the index, with about that much memory at most.
+func (p *Partition) Feed(memoryBytes int64) *Feed {
+	keys := int(max(memoryBytes/keyMemoryBytes, keysMin))
+	return &Feed{p: p, table: newTable(keys), deadMax: deadPerKey * keys, position: p.meta.position, changed: map[cluster.Offset]struct{}{}}
+}
+
+// Segment says to which segment the batches to come belong. A feed that ended
+// within it goes on.
+func (f *Feed) Segment(base, next cluster.Offset, bytes int64) {
+	s, ok := f.p.Segment(base)
+	if !ok || s.Next != next || s.Bytes != bytes {
+		f.p.put(Segment{Base: base, Next: next, Bytes: bytes})
+	}
+	f.at, _ = f.p.find(base)
+	f.changed[base] = struct{}{}
+}
+
+// Add takes a batch that is decided in; aborted says that it belongs to a
+// transaction that was aborted. One below the position counts for nothing.
+func (f *Feed) Add(b recordbatch.Batch, aborted bool) error {
+	if b.NextOffset() <= f.position.Offset {
+		return nil
+	}
+	s := &f.p.segments[f.at]
+	kind, err := f.p.tally(s, &f.decoder, b, aborted, func(h hash, l latest) {
+		if old, replaced := f.table.put(newSlot(h, l)); replaced {
+			f.kill(old.latest())
+		}
+	}, func(l latest) { f.dead = append(f.dead, l.offset) })
+	if err != nil {
+		return err
+	}
+	f.stats.Records += kind
+	f.position = Position{b.NextOffset(), b.PartitionLeaderEpoch()}
+	if f.table.full() || len(f.dead) >= f.deadMax {
+		return f.merge()
+	}
+	return nil
+}
+
+// tally counts a batch's records in s: those with a key are given to keyed, those
+// that are dead for another reason than their key to dead.
+func (p *Partition) tally(s *Segment, d *recordbatch.Decoder, b recordbatch.Batch, aborted bool, keyed func(h hash, l latest), dead func(l latest)) (records int64, err error) {
+	s.Transactions = s.Transactions || b.IsTransactional() || b.IsControl()
+	if b.RecordCount() == 0 {
+		s.Emptied++
+		return 0, nil
+	}
+	if b.IsControl() {
+		s.Markers += int64(b.RecordCount())
+		s.stamp(b, true)
+		return 0, nil
+	}
+	tombstones := false
+	for r, err := range d.Keys(b) {
+		if err != nil {
+			return records, err
+		}
+		records++
+		s.Records++
+		s.RecordBytes += int64(r.Bytes)
+		l := latest{r.Offset, int64(r.Bytes), r.Tombstone}
+		if aborted || r.Key == nil {
+			s.DeadRecords++
+			s.DeadBytes += l.bytes
+			dead(l)
+			continue
+		}
+		if r.Tombstone {
+			tombstones = true
+			s.Tombstones++
+		}
+		keyed(p.meta.secret.sum(r.Key), l)
+	}
+	s.stamp(b, tombstones)
+	return records, nil
+}
+
+// stamp notes the delete horizon of a batch that has something to go after it.
+func (s *Segment) stamp(b recordbatch.Batch, removable bool) {
+	switch {
+	case !removable:
+	case !b.HasDeleteHorizon():
+		s.Unstamped++
+	case s.Horizon == 0 || b.FirstTimestamp() < s.Horizon:
+		s.Horizon = b.FirstTimestamp()
+	}
+}
+
+// kill notes that a record is dead because a later one has its key.
+func (f *Feed) kill(l latest) {
+	i := f.p.holding(l.offset)
+	if i < 0 {
+		return // it left the log before
+	}
+	f.p.segments[i].kill(l)
+	f.changed[f.p.segments[i].Base] = struct{}{}
+	f.dead = append(f.dead, l.offset)
+}
+
+func (s *Segment) kill(l latest) {
+	s.DeadRecords++
+	s.DeadBytes += l.bytes
+	if l.tombstone {
+		s.Tombstones--
+	}
+}
+
+// Commit merges what is in memory. The position is then the given one where that
+// is further than what was fed: a segment may end in a hole.
+func (f *Feed) Commit(at Position) (FeedStats, error) {
+	if at.Offset > f.position.Offset {
+		f.position = at
+	}
+	err := f.merge()
+	return f.stats, err
+}
+
+// merge moves the keys of the table in the database, in one batch with all that
+// follows (K1).
+func (f *Feed) merge() error {
+	p, b := f.p, f.p.index.db.NewWriteBatch()
+	defer func() { _ = b.Close() }()
+	keys := f.table.sorted()
+	f.stats.Merges++
+	f.stats.KeysMax = max(f.stats.KeysMax, len(keys))
+	fresh, err := f.move(b, keys)
+	if err != nil {
+		return err
+	}
+	p.bury(b, f.dead)
+	for base := range f.changed {
+		if s, ok := p.Segment(base); ok {
+			b.Set(store.KeyIndexSegmentKey(p.meta.id, base), s.encode())
+		}
+	}
+	m := p.meta
+	m.position, m.keys = f.position, m.keys+fresh
+	b.Set(store.KeyIndexMetaKey(p.tp), m.encode())
+	if err := b.Commit(store.NoSync); err != nil {
+		return err
+	}
+	p.meta = m
+	f.table.clear()
+	f.dead = f.dead[:0]
+	clear(f.changed)
+	if f.at < len(p.segments) { // more may follow of it
+		f.changed[p.segments[f.at].Base] = struct{}{}
+	}
+	return nil
+}
+
+// move enters the keys, which are in order, and kills their former records.
+func (f *Feed) move(b *store.WriteBatch, keys []slot) (fresh int64, err error) {
+	id := f.p.meta.id
+	seeker, err := f.p.index.db.NewSeeker(store.KeyIndexEntries(id))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, seeker.Close()) }()
+	var key, value, text []byte
+	for _, s := range keys {
+		text = s.hash.append(text[:0])
+		key = store.AppendKeyIndexEntryKey(key[:0], id, text)
+		old, known, err := seeker.Get(key)
+		if err != nil {
+			return 0, err
+		}
+		if known {
+			l, err := decodeLatest(old)
+			if err != nil {
+				return 0, err
+			}
+			f.kill(l)
+		} else {
+			fresh++
+		}
+		value = s.latest().append(value[:0])
+		b.Set(key, value)
+	}
+	return fresh, nil
+}
+
+// deadRunMax is how many offsets one list of dead ones has at most.
+const deadRunMax = 4096
+
+// bury puts offsets, in any order, on the lists of dead ones of their segments.
+func (p *Partition) bury(b *store.WriteBatch, dead []cluster.Offset) {
+	slices.Sort(dead)
+	var value []byte
+	for len(dead) > 0 {
+		i := p.holding(dead[0])
+		s := p.segments[i]
+		n := 1
+		value = value[:0]
+		for ; n < len(dead) && n < deadRunMax && dead[n] < s.Next; n++ {
+			value = binary.AppendUvarint(value, uint64(dead[n]-dead[n-1]))
+		}
+		b.Set(store.KeyIndexDeadKey(p.meta.id, s.Base, dead[0]), value)
+		dead = dead[n:]
+	}
+}
