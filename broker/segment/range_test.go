@@ -2,6 +2,7 @@ package segment
 
 import (
 	"math/rand/v2"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -397,6 +398,12 @@ func TestReadsAmongLargeBatches(t *testing.T) {
 		require.NoError(t, s.Write(p))
 		s.Commit(p, 2*size+1000, time.UnixMilli(2), 0)
 	}
+	// A consumer at the end knows where what comes next starts.
+	reads = 0
+	r, err := s.Range(46, Limits{Bound: 48, MaxBytes: 1 << 30})
+	require.NoError(t, err)
+	require.Equal(t, Range{23 * size, 24 * size, 48, true}, r)
+	require.Zero(t, reads)
 	// Written, the index is in memory, so that all reads are of the log.
 	index, err := s.OffsetIndex()
 	require.NoError(t, err)
@@ -514,7 +521,13 @@ func TestRemovedSegmentsAreNotRead(t *testing.T) {
 	h, err := s.Acquire()
 	require.NoError(t, err)
 	halves := 0
-	gone, err := s.Remove(func() { halves++ })
+	gone, err := s.Remove(func() {
+		halves++
+		_, err := w.FS.Stat(s.logName)
+		require.ErrorIs(t, err, os.ErrNotExist)
+		_, err = w.FS.Stat(s.indexName)
+		require.NoError(t, err, "between the first and the second")
+	})
 	require.NoError(t, err)
 	require.Equal(t, 1, halves)
 	require.Equal(t, []string{

@@ -3,6 +3,7 @@ package segment
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -288,11 +289,8 @@ func TestBatchesOfEverySize(t *testing.T) {
 
 // TestOffsetsMustRise: batches that overlap, go back or are empty end a walk.
 func TestOffsetsMustRise(t *testing.T) {
-	empty := sized(t, 7, 100, 1)
-	empty[26] = 0xff // last offset delta -1, byte by byte
-	empty[25], empty[24], empty[23] = 0xff, 0xff, 0xff
 	for name, second := range map[string]recordbatch.Batch{
-		"back": batchAtOffset(4, 1, 1), "overlapping": batchAtOffset(6, 5, 1), "empty": empty,
+		"back": batchAtOffset(4, 1, 1), "overlapping": batchAtOffset(6, 5, 1),
 	} {
 		first := batchAtOffset(5, 2, 1)
 		log := append(bytes.Clone(first), second...)
@@ -302,6 +300,14 @@ func TestOffsetsMustRise(t *testing.T) {
 		requireCorrupt(t, w.err, "x.log", len(first), ErrUnordered)
 		require.False(t, w.next(), "it stays where it is")
 		w.close()
+		n := 0
+		for _, err := range Batches(bytes.NewReader(log), int64(len(log)), 0, 5, "x.log") {
+			if n++; n == 2 {
+				require.ErrorIs(t, err, ErrUnordered, name)
+				requireCorrupt(t, err, "x.log", len(first), ErrUnordered)
+			}
+		}
+		require.Equal(t, 2, n)
 	}
 	for n := 1; n < recordbatch.HeaderBytes; n++ {
 		log := batchAtOffset(5, 2, 1)
@@ -311,38 +317,91 @@ func TestOffsetsMustRise(t *testing.T) {
 		for _, err := range Batches(bytes.NewReader(log), int64(n), 0, 0, "x.log") {
 			requireCorrupt(t, err, "x.log", 0, ErrTornTail)
 		}
+		two := append(bytes.Clone(log), batchAtOffset(7, 1, 1)...)
+		w = headerWalk{src: bytes.NewReader(two), name: "x.log", limit: int64(len(log) + n)}
+		require.True(t, w.next())
+		require.False(t, w.next())
+		requireCorrupt(t, w.err, "x.log", len(log), ErrTornTail)
 	}
 }
 
-// TestReadsOfAWalk: small batches are read by the chunk, large ones header by header.
+// TestBatchesOfAHeaderOnly: compaction leaves batches without a record; one may be
+// the last, and one that says that it is shorter than a header is none.
+func TestBatchesOfAHeaderOnly(t *testing.T) {
+	b := recordbatch.NewBuilder(recordbatch.Options{BaseOffset: 7})
+	require.NoError(t, b.SetLastOffset(9))
+	empty := b.Build()
+	require.Equal(t, recordbatch.HeaderBytes, empty.Bytes())
+	log := append(batchAtOffset(5, 2, 1), empty...)
+	w := headerWalk{src: bytes.NewReader(log), name: "x.log", limit: int64(len(log))}
+	require.True(t, w.next())
+	require.True(t, w.next())
+	require.EqualValues(t, 10, w.h.Next)
+	require.False(t, w.next())
+	require.NoError(t, w.err)
+	n := 0
+	for _, err := range Batches(bytes.NewReader(log), int64(len(log)), 0, 0, "x.log") {
+		require.NoError(t, err)
+		n++
+	}
+	require.Equal(t, 2, n)
+
+	negative := bytes.Clone(empty)
+	copy(negative[23:], "\xff\xff\xff\xff") // the last offset is below the base
+	short := bytes.Clone(empty)
+	copy(short[8:], "\x00\x00\x00\x30") // 60 bytes in all
+	for bad, cause := range map[*[]byte]error{&negative: ErrUnordered, &short: recordbatch.ErrBadLength} {
+		w = headerWalk{src: bytes.NewReader(*bad), name: "x.log", limit: int64(len(*bad))}
+		require.False(t, w.next())
+		requireCorrupt(t, w.err, "x.log", 0, cause)
+	}
+}
+
+// TestReadsOfAWalk: small batches are read by the chunk, of large ones the headers
+// alone; and a walk over whole batches reads each byte about once.
 func TestReadsOfAWalk(t *testing.T) {
-	for _, c := range []struct{ bytes, count, reads int }{
-		{100, 400, 10}, {headerChunkBytes, 20, 20}, {100_000, 20, 20},
+	for _, c := range []struct {
+		bytes, count, reads int
+		most                int64
+	}{
+		{100, 400, 10, 41_000},
+		{headerChunkBytes, 20, 20, headerChunkBytes + 19*recordbatch.HeaderBytes},
+		{100_000, 20, 20, headerChunkBytes + 19*recordbatch.HeaderBytes},
 	} {
-		crash := disk.NewCrash(1)
 		var log []byte
 		for i := range c.count {
 			log = append(log, sized(t, cluster.Offset(i), c.bytes, 1)...)
 		}
-		require.NoError(t, disk.WriteFileUnsynced(crash, "/x.log", log))
-		reads := 0
-		fs := disk.NewFault(crash, func(op disk.Op) error {
-			if op.Kind == disk.OpReadAt {
-				reads++
-			}
-			return nil
-		})
-		f, err := fs.OpenReadOnly("/x.log")
-		require.NoError(t, err)
-		w := headerWalk{src: f, name: "x.log", limit: int64(len(log))}
+		src := &countedReads{ReaderAt: bytes.NewReader(log)}
+		w := headerWalk{src: src, name: "x.log", limit: int64(len(log))}
 		n := 0
 		for w.next() {
 			n++
 		}
 		require.NoError(t, w.err)
 		require.Equal(t, c.count, n)
-		require.Equal(t, c.reads, reads, "batches of %d bytes", c.bytes)
+		require.Equal(t, c.reads, src.reads, "batches of %d bytes", c.bytes)
+		require.LessOrEqual(t, src.bytes, c.most, "batches of %d bytes", c.bytes)
 		w.close()
-		require.NoError(t, f.Close())
+
+		src = &countedReads{ReaderAt: bytes.NewReader(log)}
+		for _, err := range Batches(src, int64(len(log)), 0, 0, "x.log") {
+			require.NoError(t, err)
+		}
+		require.LessOrEqual(t, src.bytes, int64(len(log))*3/2, "batches of %d bytes", c.bytes)
 	}
 }
+
+// TestReadFull: all that was asked for, or an error that says that it ended.
+func TestReadFull(t *testing.T) {
+	p := make([]byte, 4)
+	require.NoError(t, readFull(bytes.NewReader([]byte("12345678")), p, 4))
+	require.Equal(t, "5678", string(p))
+	require.ErrorIs(t, readFull(bytes.NewReader([]byte("12345678")), p, 5), io.ErrUnexpectedEOF)
+	require.ErrorIs(t, readFull(silent{}, p, 0), io.ErrUnexpectedEOF)
+}
+
+// silent ends early and does not say so.
+type silent struct{}
+
+func (silent) ReadAt(p []byte, _ int64) (int, error) { return len(p) - 1, nil }

@@ -511,9 +511,7 @@ func (s *Segment) Remove(half func()) ([]string, error) {
 	s.removed.Store(true)
 	var gone []string
 	for _, name := range []string{s.logName, s.indexName, s.timeName, s.txnName} {
-		s.drop(name)
 		err := s.where.FS.Rename(name, name+DeletedSuffix)
-		s.drop(name)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"math/bits"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -310,6 +312,19 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// countedReads counts what is read.
+type countedReads struct {
+	io.ReaderAt
+	reads int
+	bytes int64
+}
+
+func (c *countedReads) ReadAt(p []byte, off int64) (int, error) {
+	c.reads++
+	c.bytes += int64(len(p))
+	return c.ReaderAt.ReadAt(p, off)
+}
+
 func TestTableSearchInFile(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 511, 512, 513, 5000} {
 		var mem []byte
@@ -317,7 +332,9 @@ func TestTableSearchInFile(t *testing.T) {
 			mem = AppendOffsetEntry(mem, 0, OffsetEntry{cluster.Offset(3 * i), int64(7 * i)})
 		}
 		inMemory := table{mem: mem, count: n, width: OffsetEntryBytes}
-		inFile := table{src: bytes.NewReader(mem), count: n, width: OffsetEntryBytes}
+		pages := (n*OffsetEntryBytes + tablePageBytes - 1) / tablePageBytes
+		counted := &countedReads{ReaderAt: bytes.NewReader(mem)}
+		inFile := table{src: counted, count: n, width: OffsetEntryBytes}
 		for o := cluster.Offset(-1); o < cluster.Offset(3*n+3); o += 1 + cluster.Offset(n/500) {
 			ok := func(p []byte) bool { return decodeOffsetEntry(p, 0).Offset <= o }
 			want := -1
@@ -325,9 +342,11 @@ func TestTableSearchInFile(t *testing.T) {
 				want = min(int(o/3), n-1)
 			}
 			for _, guess := range []float64{-1, 0, 0.5, share(int64(o), int64(3*n)), 1, 2} {
+				*counted = countedReads{ReaderAt: counted.ReaderAt}
 				e, place, err := inFile.lastWhere(guess, ok)
 				require.NoError(t, err)
 				require.Equal(t, want, place)
+				require.LessOrEqual(t, counted.reads, 1+bits.Len(uint(pages)), "pages of %d", pages)
 				same, place, err := inMemory.lastWhere(guess, ok)
 				require.NoError(t, err)
 				require.Equal(t, want, place)

@@ -187,7 +187,6 @@ func batchAt(src io.ReaderAt, size, pos int64, buf *[]byte, bufStart *int64) (re
 			*buf = (*buf)[:n]
 			*bufStart, at = pos, 0
 			if err := readFull(src, *buf, pos); err != nil {
-				*buf = (*buf)[:0]
 				return nil, readError{err}
 			}
 		}
