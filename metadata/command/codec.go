@@ -157,6 +157,8 @@ func appendPayload(b []byte, rec Record) []byte {
 		return append(b, v.Topic[:]...)
 	case ConfigsChanged:
 		return appendConfigsChanged(b, v)
+	case GroupConfigsChanged:
+		return appendChanges(varint.String(b, v.Group), v.Changes)
 	case ProducerIDsAllocated:
 		return varint.Int(b, int64(v.Next))
 	case DeletedTopicForgotten:
@@ -194,6 +196,9 @@ var readers = map[Kind]func(*varint.Reader) Record{
 	KindDirsAssigned:      readDirsAssigned,
 	KindTopicDeleted:      func(r *varint.Reader) Record { return TopicDeleted{Topic: r.ID()} },
 	KindConfigsChanged:    readConfigsChanged,
+	KindGroupConfigsChanged: func(r *varint.Reader) Record {
+		return GroupConfigsChanged{Group: r.String(), Changes: readChanges(r)}
+	},
 	KindProducerIDsAllocated: func(r *varint.Reader) Record {
 		return ProducerIDsAllocated{Next: cluster.ProducerID(r.Int())}
 	},
@@ -301,8 +306,12 @@ func appendConfigsChanged(b []byte, v ConfigsChanged) []byte {
 	b = varint.Int(b, int64(v.Kind))
 	b = append(b, v.Topic[:]...)
 	b = varint.Int(b, int64(v.Broker))
-	b = varint.Uint(b, uint64(len(v.Changes)))
-	for _, c := range v.Changes {
+	return appendChanges(b, v.Changes)
+}
+
+func appendChanges(b []byte, changes []ConfigChange) []byte {
+	b = varint.Uint(b, uint64(len(changes)))
+	for _, c := range changes {
 		b = varint.String(b, c.Key)
 		b = varint.String(b, c.Value)
 		b = varint.Bool(b, c.Delete)
@@ -315,11 +324,15 @@ func readConfigsChanged(r *varint.Reader) Record {
 	if kind != int16(request.TopicResource) && kind != int16(request.BrokerResource) {
 		r.Fail("unknown config resource")
 	}
-	v := ConfigsChanged{Kind: request.ConfigResourceKind(kind), Topic: r.ID(), Broker: readBroker(r)}
+	return ConfigsChanged{Kind: request.ConfigResourceKind(kind), Topic: r.ID(), Broker: readBroker(r), Changes: readChanges(r)}
+}
+
+func readChanges(r *varint.Reader) []ConfigChange {
+	var changes []ConfigChange
 	for range r.Count(3) {
-		v.Changes = append(v.Changes, ConfigChange{Key: r.String(), Value: r.String(), Delete: r.Bool()})
+		changes = append(changes, ConfigChange{Key: r.String(), Value: r.String(), Delete: r.Bool()})
 	}
-	return v
+	return changes
 }
 
 func appendSegmentChanged(b []byte, v SegmentChanged) []byte {

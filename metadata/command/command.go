@@ -47,6 +47,7 @@ const (
 	KindDeletedTopicForgotten Kind = 12
 	KindDirsAssigned          Kind = 13
 	KindBrokerUnregistered    Kind = 14
+	KindGroupConfigsChanged   Kind = 15
 	KindSegmentStarted        Kind = 20
 	KindSegmentPublished      Kind = 21
 	KindSegmentAbandoned      Kind = 22
@@ -179,6 +180,13 @@ type ConfigsChanged struct {
 	Changes []ConfigChange
 }
 
+// GroupConfigsChanged changes the overrides of one consumer group, which need not
+// be there.
+type GroupConfigsChanged struct {
+	Group   string
+	Changes []ConfigChange
+}
+
 // ProducerIDsAllocated moves the next free producer id.
 type ProducerIDsAllocated struct{ Next cluster.ProducerID }
 
@@ -204,6 +212,7 @@ func (PartitionsChanged) kind() Kind     { return KindPartitionsChanged }
 func (DirsAssigned) kind() Kind          { return KindDirsAssigned }
 func (TopicDeleted) kind() Kind          { return KindTopicDeleted }
 func (ConfigsChanged) kind() Kind        { return KindConfigsChanged }
+func (GroupConfigsChanged) kind() Kind   { return KindGroupConfigsChanged }
 func (ProducerIDsAllocated) kind() Kind  { return KindProducerIDsAllocated }
 func (DeletedTopicForgotten) kind() Kind { return KindDeletedTopicForgotten }
 

@@ -56,6 +56,9 @@ var samples = map[string]Record{
 	"configs_changed": ConfigsChanged{Kind: request.BrokerResource, Broker: -1, Changes: []ConfigChange{
 		{Key: "a", Value: "1"}, {Key: "b", Delete: true},
 	}},
+	"group_configs_changed": GroupConfigsChanged{Group: "g", Changes: []ConfigChange{
+		{Key: "a", Value: "1"}, {Key: "b", Delete: true},
+	}},
 	"producer_ids_allocated":  ProducerIDsAllocated{Next: 2000},
 	"deleted_topic_forgotten": DeletedTopicForgotten{Topic: topic},
 	"segment_started": SegmentChanged{Partition: part, Event: catalog.StartedEvent{LeaderEpoch: 6, DeadlineMs: 10, Span: request.SegmentSpan{

@@ -17,6 +17,8 @@ import (
 const (
 	minISRKey         = "min.insync.replicas"
 	uncleanElectedKey = "unclean.leader.election.enable"
+
+	groupIDMax = 1<<15 - 1 // as much as its records can hold
 )
 
 func (c *Controller) alterConfigs(r request.AlterConfigs) (request.Result, error) {
@@ -88,6 +90,8 @@ func (c *Controller) alterConfig(a request.AlterConfig) ([]command.Record, error
 		return c.alterTopic(a)
 	case request.BrokerResource:
 		return c.alterBroker(a)
+	case request.GroupResource:
+		return c.alterGroup(a)
 	}
 	return nil, request.Refuse(request.ErrInvalidRequest, "Unknown resource type %d", a.Kind)
 }
@@ -217,6 +221,31 @@ func (c *Controller) alterBroker(a request.AlterConfig) ([]command.Record, error
 		}
 	}
 	return records, nil
+}
+
+// alterGroup changes what holds for a consumer group, which need not be there.
+func (c *Controller) alterGroup(a request.AlterConfig) ([]command.Record, error) {
+	switch {
+	case a.Name == "":
+		return nil, request.Refuse(request.ErrInvalidRequest, "Default group resources are not allowed.")
+	case len(a.Name) > groupIDMax:
+		return nil, request.Refuse(request.ErrInvalidRequest, "The group id is longer than %d bytes.", groupIDMax)
+	}
+	after, diff, err := apply(c.img.GroupConfig(a.Name), a, config.GroupKey)
+	if err != nil {
+		return nil, err
+	}
+	if err := refused(request.ErrInvalidConfig, config.ValidateGroup(after, c.cfg.Broker.Groups)); err != nil {
+		return nil, err
+	}
+	rec := command.GroupConfigsChanged{Group: a.Name, Changes: diff}
+	switch {
+	case len(diff) == 0:
+		return nil, nil
+	case command.Size(rec) > command.RecordsMaxBytes:
+		return nil, request.Refuse(request.ErrInvalidConfig, "The changes of group %s are too large together.", a.Name)
+	}
+	return []command.Record{rec}, nil
 }
 
 // apply carries out the operations on a copy of the overrides, and gives the

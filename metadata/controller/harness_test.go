@@ -312,6 +312,9 @@ func (w *world) show() string {
 			fmt.Fprintf(&b, "config %d %v\n", id, c)
 		}
 	}
+	for id := range w.img.ConfiguredGroups() {
+		fmt.Fprintf(&b, "group config %s %v\n", id, w.img.GroupConfig(id))
+	}
 	for t := range w.img.Topics() {
 		fmt.Fprintf(&b, "%s %s configs=%v tiered=%t\n", idText(t.ID), t.Name, t.Configs, t.Tiered)
 		for n, p := range t.Partitions {

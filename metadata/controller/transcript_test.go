@@ -197,6 +197,9 @@ func (w *world) topicRequest(a args) request.Request {
 	if a.has("broker") {
 		r.Kind = request.BrokerResource
 	}
+	if a.has("group") {
+		r.Kind = request.GroupResource
+	}
 	for line := range strings.Lines(a.d.Input) {
 		word, rest, _ := strings.Cut(strings.TrimRight(line, "\n"), " ")
 		key, value, _ := strings.Cut(rest, "=")

@@ -162,6 +162,8 @@ func (b *builder) record(r command.Record) error {
 		return b.topicDeleted(r.Topic)
 	case command.ConfigsChanged:
 		return b.configsChanged(r)
+	case command.GroupConfigsChanged:
+		b.groupConfigsChanged(r)
 	case command.ProducerIDsAllocated:
 		if r.Next < b.to.meta.NextProducerID {
 			return refuse("next producer id %d is below %d", r.Next, b.to.meta.NextProducerID)
@@ -413,6 +415,19 @@ func (b *builder) configsChanged(r command.ConfigsChanged) error {
 	t.now.Configs, t.configs = change(t.now.Configs, r.Changes), true
 	t.now.Tiered = tiered(t.now)
 	return nil
+}
+
+func (b *builder) groupConfigsChanged(r command.GroupConfigsChanged) {
+	key := []byte(r.Group)
+	old, _ := b.to.groups.Get(key)
+	if m := change(old, r.Changes); m != nil {
+		b.to.groups, _, _ = b.to.groups.Insert(key, m)
+	} else {
+		b.to.groups, _, _ = b.to.groups.Delete(key)
+	}
+	if !slices.Contains(b.delta.Groups, r.Group) {
+		b.delta.Groups = append(b.delta.Groups, r.Group)
+	}
 }
 
 func change(m map[string]string, changes []command.ConfigChange) map[string]string {

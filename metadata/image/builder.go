@@ -91,6 +91,7 @@ func (b *builder) finish() (*Image, *Delta) {
 		d.Brokers = diffBrokers(b.from.brokers, to.brokers)
 	}
 	slices.Sort(d.Configs)
+	slices.Sort(d.Groups)
 	return &to, &d
 }
 

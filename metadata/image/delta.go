@@ -15,6 +15,8 @@ type Delta struct {
 	// Configs lists the brokers whose overrides changed; NoBroker stands for
 	// the overrides of all brokers.
 	Configs []cluster.BrokerID
+	// Groups lists the consumer groups whose overrides changed, by id.
+	Groups []string
 	// Meta says that features or the controller changed.
 	Meta bool
 
@@ -48,7 +50,7 @@ type BrokerChange struct{ Old, New *Broker }
 
 // Empty tells whether nothing differs but the index.
 func (d *Delta) Empty() bool {
-	return len(d.Topics) == 0 && len(d.Brokers) == 0 && len(d.Configs) == 0 && !d.Meta
+	return len(d.Topics) == 0 && len(d.Brokers) == 0 && len(d.Configs) == 0 && len(d.Groups) == 0 && !d.Meta
 }
 
 // Diff compares two images, of which to is the later one or any other. It costs
@@ -77,6 +79,7 @@ func Diff(from, to *Image) *Delta {
 		}
 	}
 	slices.Sort(d.Configs)
+	d.Groups = diffGroups(from, to)
 	a, b := from.meta, to.meta
 	d.Meta = a.ClusterID != b.ClusterID || a.Controller != b.Controller || a.ControllerEpoch != b.ControllerEpoch ||
 		!maps.Equal(a.Features, b.Features)
@@ -91,6 +94,25 @@ func Diff(from, to *Image) *Delta {
 		}
 	}
 	return d
+}
+
+func diffGroups(from, to *Image) []string {
+	if from.groups == to.groups {
+		return nil
+	}
+	var ids []string
+	for id := range to.ConfiguredGroups() {
+		if !maps.Equal(to.GroupConfig(id), from.GroupConfig(id)) {
+			ids = append(ids, id)
+		}
+	}
+	for id := range from.ConfiguredGroups() {
+		if to.GroupConfig(id) == nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 func diffTopic(old, now *Topic) TopicChange {

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"iter"
@@ -20,13 +21,15 @@ import (
 //	a                    index, cluster id, controller, sequence, features ...
 //	b + broker           one broker
 //	c + broker           overrides of one broker, or of all (broker -1)
+//	g + group            overrides of one consumer group
 //	p + topic + number   one partition
 //	q + topic            an unfinished topic, or how many partitions a visible
 //	                     one will have
 //	r + topic + number   one partition of it
 //	t + topic            name, configs, number of partitions
 //
-// Numbers in keys are 4 bytes big-endian, topics their 16 bytes.
+// Numbers in keys are 4 bytes big-endian, topics their 16 bytes, groups their
+// ids.
 type Entry struct{ Key, Value []byte }
 
 const entryVersion = 1
@@ -35,6 +38,7 @@ const (
 	metaKey      = 'a'
 	brokerKey    = 'b'
 	configKey    = 'c'
+	groupKey     = 'g'
 	partitionKey = 'p'
 	pendingKey   = 'q'
 	pendingPart  = 'r'
@@ -73,8 +77,17 @@ func (i *Image) Entries() iter.Seq[Entry] {
 				return
 			}
 		}
+		for id := range i.ConfiguredGroups() {
+			if !yield(i.groupEntry(id)) {
+				return
+			}
+		}
 		i.topicEntries(yield)
 	}
+}
+
+func (i *Image) groupEntry(id string) Entry {
+	return Entry{Key: append([]byte{groupKey}, id...), Value: command.AppendStrings([]byte{entryVersion}, i.GroupConfig(id))}
 }
 
 func (i *Image) topicEntries(yield func(Entry) bool) {
@@ -130,6 +143,13 @@ func (d *Delta) Entries() (put []Entry, del [][]byte) {
 			put = append(put, d.To.configEntry(id))
 		} else {
 			del = append(del, numberKey(configKey, nil, int32(id)))
+		}
+	}
+	for _, id := range d.Groups {
+		if d.To.GroupConfig(id) != nil {
+			put = append(put, d.To.groupEntry(id))
+		} else {
+			del = append(del, append([]byte{groupKey}, id...))
 		}
 	}
 	for _, c := range d.Topics {
@@ -227,6 +247,10 @@ func (l *loader) entry(key []byte, r *varint.Reader) bool {
 		return false
 	}
 	kind, rest := key[0], key[1:]
+	if kind == groupKey {
+		l.img.groups, _, _ = l.img.groups.Insert(bytes.Clone(rest), command.ReadStrings(r))
+		return true
+	}
 	want := map[byte]int{
 		metaKey: 0, brokerKey: 4, configKey: 4, partitionKey: 20, pendingKey: 16, pendingPart: 20, topicKey: 16,
 	}

@@ -28,6 +28,7 @@ type Image struct {
 	pending map[cluster.TopicID]*pending
 	brokers []*Broker // by id
 	configs map[cluster.BrokerID]map[string]string
+	groups  *iradix.Tree[map[string]string] // overrides by group id
 	parts   int
 }
 
@@ -90,7 +91,7 @@ type Broker struct {
 func Empty() *Image {
 	return &Image{
 		meta:   Meta{Controller: cluster.NoBroker},
-		byName: iradix.New[*Topic](), byID: iradix.New[*Topic](),
+		byName: iradix.New[*Topic](), byID: iradix.New[*Topic](), groups: iradix.New[map[string]string](),
 	}
 }
 
@@ -181,6 +182,25 @@ func (i *Image) Brokers() []*Broker { return i.brokers }
 // brokers. Read only; nil where there are none.
 func (i *Image) BrokerConfig(id cluster.BrokerID) map[string]string { return i.configs[id] }
 
+// GroupConfig is the overrides of one consumer group. Read only; nil where there
+// are none.
+func (i *Image) GroupConfig(group string) map[string]string {
+	m, _ := i.groups.Get([]byte(group))
+	return m
+}
+
+// ConfiguredGroups yields the consumer groups that have overrides, by id.
+func (i *Image) ConfiguredGroups() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		it := i.groups.Root().Iterator()
+		for k, _, ok := it.Next(); ok; k, _, ok = it.Next() {
+			if !yield(string(k)) {
+				return
+			}
+		}
+	}
+}
+
 // Active tells whether the broker may lead and be in an ISR.
 func (b *Broker) Active() bool { return !b.Fenced && !b.ShuttingDown }
 
@@ -216,7 +236,7 @@ func FirstFeatures() []Feature {
 	return []Feature{
 		{VersionFeature, 1},
 		{ELRFeature, 1},
-		{GroupFeature, 0},
+		{GroupFeature, 1},
 		{TransactionFeature, 0},
 		{ShareFeature, 0},
 		{StreamsFeature, 0},

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -184,6 +185,17 @@ func TestTieredAndConfigs(t *testing.T) {
 	require.Equal(t, map[string]string{"a": "1"}, l.img.BrokerConfig(cluster.NoBroker))
 	l.do(command.ConfigsChanged{Kind: request.BrokerResource, Broker: cluster.NoBroker, Changes: []command.ConfigChange{{Key: "a", Delete: true}}})
 	require.Nil(t, l.img.BrokerConfig(cluster.NoBroker))
+
+	before := l.img
+	d = l.do(command.GroupConfigsChanged{Group: "h", Changes: []command.ConfigChange{{Key: "a", Value: "1"}}},
+		command.GroupConfigsChanged{Group: "g", Changes: []command.ConfigChange{{Key: "b", Value: "2"}}})
+	require.Equal(t, []string{"g", "h"}, d.Groups)
+	require.False(t, d.Empty())
+	require.Equal(t, map[string]string{"b": "2"}, l.img.GroupConfig("g"))
+	require.Nil(t, before.GroupConfig("g"), "M1")
+	require.Equal(t, []string{"g", "h"}, slices.Collect(l.img.ConfiguredGroups()))
+	l.do(command.GroupConfigsChanged{Group: "g", Changes: []command.ConfigChange{{Key: "b", Delete: true}}})
+	require.Equal(t, []string{"h"}, slices.Collect(l.img.ConfiguredGroups()))
 }
 
 func TestBrokers(t *testing.T) {
@@ -209,7 +221,7 @@ func (l *log) step(t *rapid.T) []command.Record {
 	n := rapid.IntRange(0, 5).Draw(t, "topic")
 	x, visible := l.img.TopicByID(tid(n))
 	p, unfinished := l.img.pending[tid(n)]
-	switch kind := rapid.IntRange(0, 9).Draw(t, "kind"); {
+	switch kind := rapid.IntRange(0, 10).Draw(t, "kind"); {
 	case kind <= 2 && !visible && !unfinished:
 		c := created(n, rapid.Int32Range(1, 4).Draw(t, "total"))
 		c.TieredByDefault = n%2 == 0
@@ -234,6 +246,10 @@ func (l *log) step(t *rapid.T) []command.Record {
 		}}}
 	case kind == 8:
 		return []command.Record{command.ConfigsChanged{Kind: request.BrokerResource, Broker: cluster.BrokerID(n - 1), Changes: []command.ConfigChange{
+			{Key: "k", Value: fmt.Sprint(l.index), Delete: l.index%3 == 0},
+		}}}
+	case kind == 9:
+		return []command.Record{command.GroupConfigsChanged{Group: strings.Repeat("g", n), Changes: []command.ConfigChange{
 			{Key: "k", Value: fmt.Sprint(l.index), Delete: l.index%3 == 0},
 		}}}
 	}
@@ -315,6 +331,7 @@ func TestEntriesAreSorted(t *testing.T) {
 	for n := range 5 {
 		l.do(created(n, 3), added(n, 0, 3, 3), command.BrokerRegistered{ID: cluster.BrokerID(n)})
 		l.do(command.ConfigsChanged{Kind: request.BrokerResource, Broker: cluster.BrokerID(n - 1), Changes: []command.ConfigChange{{Key: "a", Value: "1"}}})
+		l.do(command.GroupConfigsChanged{Group: fmt.Sprint("g", 9-n), Changes: []command.ConfigChange{{Key: "a", Value: "1"}}})
 	}
 	l.do(created(7, 3), added(7, 0, 2, 3), added(1, 3, 1, 5))
 	var keys []string

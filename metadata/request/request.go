@@ -151,6 +151,7 @@ type ConfigResourceKind int8
 const (
 	TopicResource  ConfigResourceKind = 2
 	BrokerResource ConfigResourceKind = 4
+	GroupResource  ConfigResourceKind = 32
 )
 
 // ConfigOpKind is what to do with a key, with Kafka's numbers.
@@ -174,7 +175,7 @@ type ConfigOp struct {
 // AlterConfig changes the keys of one resource, all or none.
 type AlterConfig struct {
 	Kind ConfigResourceKind
-	Name string // topic name, or node id; "" is the cluster-wide broker default
+	Name string // topic name, group id, or node id; "" is the cluster-wide broker default
 	Ops  []ConfigOp
 	// Replace makes the operations the whole set of overrides (AlterConfigs),
 	// instead of changes to it.
