@@ -26,19 +26,19 @@ func (f *fetching) write(out *wire.Out) {
 		f.release()
 		f.parts = nil
 	}
-	e.arrayLen(groups(f.parts))
+	e.arrayLen(topicCount(f.parts))
 	for parts := f.parts; len(parts) > 0; {
 		var topic []fetchPart
-		topic, parts = group(parts)
+		topic, parts = ofOneTopic(parts)
 		e.topic(topic)
 	}
 	e.leaders()
 	out.End()
 }
 
-// group takes the next partitions of one topic that are in the answer; nothing
+// ofOneTopic takes the next partitions of one topic that are in the answer; nothing
 // where none are left.
-func group(parts []fetchPart) (topic, rest []fetchPart) {
+func ofOneTopic(parts []fetchPart) (topic, rest []fetchPart) {
 	for len(parts) > 0 && parts[0].left {
 		parts = parts[1:]
 	}
@@ -49,11 +49,11 @@ func group(parts []fetchPart) (topic, rest []fetchPart) {
 	return parts[:end], parts[end:]
 }
 
-func groups(parts []fetchPart) int {
+func topicCount(parts []fetchPart) int {
 	n := 0
 	for len(parts) > 0 {
 		var topic []fetchPart
-		if topic, parts = group(parts); len(topic) > 0 {
+		if topic, parts = ofOneTopic(parts); len(topic) > 0 {
 			n++
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"strandline/metadata/image"
 )
 
-// describeConfigs lists the keys of topics and brokers with their values and
-// where these come from.
+// describeConfigs lists the keys of topics, consumer groups and brokers with their
+// values and where these come from.
 //
 // Versions: 1 has synonyms, 3 types and documentation.
 func (h *Handler) describeConfigs(_ context.Context, req *kmsg.DescribeConfigsRequest) *kmsg.DescribeConfigsResponse {
@@ -66,6 +66,11 @@ func (h *Handler) valuesOf(img *image.Image, asked *kmsg.DescribeConfigsRequestR
 			return nil, refused(codeInvalidRequest, fmt.Sprintf("Unexpected broker id, expected %d or empty string, but received %d", h.cfg.Broker.NodeID, id))
 		}
 		return config.DescribeBroker(layers), outcome{}
+	case groupResource:
+		if asked.ResourceName == "" {
+			return nil, refused(codeInvalidRequest, "Group name must not be empty")
+		}
+		return config.DescribeGroup(img.GroupConfig(asked.ResourceName), h.cfg.Broker.Static), outcome{}
 	}
 	return nil, refused(codeInvalidRequest, textInvalidRequest)
 }

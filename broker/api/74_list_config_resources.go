@@ -4,11 +4,13 @@ import (
 	"context"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"strandline/metadata/request"
 )
 
 // resourceKinds are the kinds of config resources that Apache Kafka lists, in
-// its order. Here groups, client metrics and loggers have none.
-var resourceKinds = []int8{32, 16, 8, int8(kmsg.ConfigResourceTypeBroker), int8(kmsg.ConfigResourceTypeTopic)}
+// its order. Here client metrics and loggers have none.
+var resourceKinds = []int8{int8(request.GroupResource), 16, 8, int8(kmsg.ConfigResourceTypeBroker), int8(kmsg.ConfigResourceTypeTopic)}
 
 // listConfigResources lists what has configurations.
 //
@@ -39,6 +41,10 @@ func (h *Handler) listConfigResources(_ context.Context, req *kmsg.ListConfigRes
 		case kmsg.ConfigResourceTypeBroker:
 			for _, b := range img.Brokers() {
 				add(kmsg.ConfigResourceTypeBroker, itoa(int(b.ID)))
+			}
+		case groupResource:
+			for id := range img.ConfiguredGroups() {
+				add(groupResource, id)
 			}
 		case kmsg.ConfigResourceTypeTopic:
 			for t := range img.Topics() {

@@ -3,8 +3,10 @@ package api
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"strandline/broker/fetchsession"
+	"strandline/broker/group"
 	"strandline/broker/partition"
 	"strandline/broker/recordbatch"
 	"strandline/metadata/config"
@@ -23,11 +25,22 @@ const (
 	codeRequestTimedOut            int16 = 7
 	codeReplicaNotAvailable        int16 = 9
 	codeMessageTooLarge            int16 = 10
+	codeOffsetMetadataTooLarge     int16 = 12
+	codeCoordinatorLoadInProgress  int16 = 14
+	codeCoordinatorNotAvailable    int16 = 15
+	codeNotCoordinator             int16 = 16
 	codeInvalidTopic               int16 = 17
 	codeRecordListTooLarge         int16 = 18
 	codeNotEnoughReplicas          int16 = 19
 	codeNotEnoughReplicasAppended  int16 = 20
 	codeInvalidRequiredAcks        int16 = 21
+	codeIllegalGeneration          int16 = 22
+	codeInconsistentGroupProtocol  int16 = 23
+	codeInvalidGroupID             int16 = 24
+	codeUnknownMemberID            int16 = 25
+	codeInvalidSessionTimeout      int16 = 26
+	codeRebalanceInProgress        int16 = 27
+	codeInvalidCommitOffsetSize    int16 = 28
 	codeInvalidTimestamp           int16 = 32
 	codeUnsupportedVersion         int16 = 35
 	codeTopicAlreadyExists         int16 = 36
@@ -44,6 +57,8 @@ const (
 	codeInvalidTxnState            int16 = 48
 	codeKafkaStorageError          int16 = 56
 	codeLogDirNotFound             int16 = 57
+	codeNonEmptyGroup              int16 = 68
+	codeGroupIDNotFound            int16 = 69
 	codeFetchSessionIDNotFound     int16 = 70
 	codeInvalidFetchSessionEpoch   int16 = 71
 	codeListenerNotFound           int16 = 72
@@ -53,14 +68,24 @@ const (
 	codeUnsupportedCompressionType int16 = 76
 	codeStaleBrokerEpoch           int16 = 77
 	codeOffsetNotAvailable         int16 = 78
+	codeMemberIDRequired           int16 = 79
+	codeGroupMaxSizeReached        int16 = 81
+	codeFencedInstanceID           int16 = 82
+	codeGroupSubscribedToTopic     int16 = 86
 	codeInvalidRecord              int16 = 87
+	codeUnstableOffsetCommit       int16 = 88
 	codeInvalidUpdateVersion       int16 = 95
 	codeUnknownTopicID             int16 = 100
 	codeBrokerIDNotRegistered      int16 = 102
 	codeInconsistentTopicID        int16 = 103
 	codeFetchSessionTopicID        int16 = 106
+	codeFencedMemberEpoch          int16 = 110
+	codeUnreleasedInstanceID       int16 = 111
+	codeUnsupportedAssignor        int16 = 112
+	codeStaleMemberEpoch           int16 = 113
 	codeMismatchedEndpointType     int16 = 114
 	codeUnsupportedEndpointType    int16 = 115
+	codeInvalidRegularExpression   int16 = 128
 	codeRebootstrapRequired        int16 = 129
 )
 
@@ -114,6 +139,33 @@ var codes = []struct {
 	{request.ErrOffsetOutOfRange, codeOffsetOutOfRange},
 	{config.ErrInvalid, codeInvalidConfig},
 
+	{group.ErrUnknownMember, codeUnknownMemberID},
+	{group.ErrIllegalGeneration, codeIllegalGeneration},
+	{group.ErrInconsistentProtocol, codeInconsistentGroupProtocol},
+	{group.ErrRebalanceInProgress, codeRebalanceInProgress},
+	{group.ErrFencedInstance, codeFencedInstanceID},
+	{group.ErrGroupMaxSize, codeGroupMaxSizeReached},
+	{group.ErrMemberIDRequired, codeMemberIDRequired},
+	{group.ErrInvalidSessionTimeout, codeInvalidSessionTimeout},
+	{group.ErrInvalidGroupID, codeInvalidGroupID},
+	{group.ErrNonEmptyGroup, codeNonEmptyGroup},
+	{group.ErrGroupIDNotFound, codeGroupIDNotFound},
+	{group.ErrSubscribedToTopic, codeGroupSubscribedToTopic},
+	{group.ErrUnreleasedInstance, codeUnreleasedInstanceID},
+	{group.ErrUnsupportedAssignor, codeUnsupportedAssignor},
+	{group.ErrStaleMemberEpoch, codeStaleMemberEpoch},
+	{group.ErrFencedMemberEpoch, codeFencedMemberEpoch},
+	{group.ErrInvalidRegex, codeInvalidRegularExpression},
+	{group.ErrInvalidRequest, codeInvalidRequest},
+	{group.ErrInvalidCommitOffsetSize, codeInvalidCommitOffsetSize},
+	{group.ErrOffsetMetadataTooLarge, codeOffsetMetadataTooLarge},
+	{group.ErrCoordinatorLoading, codeCoordinatorLoadInProgress},
+	{group.ErrNotCoordinator, codeNotCoordinator},
+	{group.ErrCoordinatorNotAvailable, codeCoordinatorNotAvailable},
+	{group.ErrUnknownTopicOrPartition, codeUnknownTopicOrPartition},
+	{group.ErrUnknownTopicID, codeUnknownTopicID},
+	{group.ErrUnstableOffset, codeUnstableOffsetCommit},
+
 	{fetchsession.ErrUnknown, codeFetchSessionIDNotFound},
 	{fetchsession.ErrEpoch, codeInvalidFetchSessionEpoch},
 	{fetchsession.ErrTopicIDs, codeFetchSessionTopicID},
@@ -158,4 +210,32 @@ func outcomeOf(err error) outcome {
 		return outcome{}
 	}
 	return refused(codeOf(err), err.Error())
+}
+
+// groupCode answers an error of a request about a group: one that ended before
+// its answer was there may be asked again. key is the request's.
+func (h *Handler) groupCode(key int16, groupID string, err error) int16 {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return codeCoordinatorNotAvailable
+	}
+	code := codeOf(err)
+	if code == codeUnknownServerError {
+		h.cfg.Logger.Error("a request about a group failed", "key", key, "group", groupID, "error", err)
+	}
+	return code
+}
+
+// groupText is the sentence that goes with an error of a group: what the error
+// says more than its kind, or the kind.
+func groupText(err error) *string {
+	text := err.Error()
+	for _, c := range codes {
+		if errors.Is(err, c.err) {
+			if rest, ok := strings.CutPrefix(text, c.err.Error()+": "); ok {
+				text = rest
+			}
+			break
+		}
+	}
+	return &text
 }

@@ -23,8 +23,11 @@ type configResource struct {
 	name string
 }
 
-// configResource finds what a change is for: a topic, this broker, or all
-// brokers.
+// groupResource is the kind of resource that a consumer group is.
+const groupResource = kmsg.ConfigResourceType(request.GroupResource)
+
+// configResource finds what a change is for: a topic, a consumer group, this
+// broker, or all brokers.
 func (h *Handler) configResource(kind kmsg.ConfigResourceType, name string) configChange {
 	c := configChange{AlterConfig: request.AlterConfig{Name: name}, resource: configResource{kind, name}}
 	switch kind {
@@ -32,6 +35,11 @@ func (h *Handler) configResource(kind kmsg.ConfigResourceType, name string) conf
 		c.Kind = request.TopicResource
 		if name == "" {
 			c.bad = refused(codeInvalidRequest, "Default topic resources are not allowed.")
+		}
+	case groupResource:
+		c.Kind = request.GroupResource
+		if name == "" {
+			c.bad = refused(codeInvalidRequest, "Default group resources are not allowed.")
 		}
 	case kmsg.ConfigResourceTypeBroker:
 		c.Kind = request.BrokerResource

@@ -1,9 +1,12 @@
 package api
 
 import (
+	"net"
 	"strconv"
 	"unsafe"
 
+	"strandline/broker/group"
+	"strandline/broker/wire"
 	"strandline/metadata/cluster"
 	"strandline/metadata/image"
 )
@@ -37,6 +40,15 @@ func endpointOn(b *image.Broker, listener string) (endpoint, bool) {
 		}
 	}
 	return endpoint{}, false
+}
+
+// clientOf is who sent a request, its address in the form that Java writes.
+func clientOf(c *Conn, q *wire.Request) group.Client {
+	host, _, err := net.SplitHostPort(c.Remote)
+	if err != nil {
+		host = c.Remote
+	}
+	return group.Client{ID: string(q.ClientID), Host: "/" + host}
 }
 
 // controllerFor is the broker that admin clients send their requests to: the

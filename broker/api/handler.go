@@ -37,6 +37,9 @@ type Config struct {
 	Cluster  Cluster
 	Replicas Replicas
 	LogDirs  LogDirs
+	// Groups and GroupAdmin serve consumer groups; nil: none are available.
+	Groups     Groups
+	GroupAdmin GroupAdmin
 	// Broker is this node's configuration as it was started.
 	Broker config.Broker
 	// BrokerEpoch is the present registration's epoch, for requests to the
@@ -66,6 +69,12 @@ type Handler struct {
 func New(cfg Config) *Handler {
 	if cfg.LogDirs == nil {
 		cfg.LogDirs = noLogDirs{}
+	}
+	if cfg.Groups == nil {
+		cfg.Groups = noGroups{}
+	}
+	if cfg.GroupAdmin == nil {
+		cfg.GroupAdmin = noGroups{}
 	}
 	if cfg.LimitHit == nil {
 		cfg.LimitHit = func(string) {}
@@ -120,6 +129,24 @@ func (h *Handler) Serve(ctx context.Context, c *Conn, q *wire.Request, out *wire
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrMetadataRequest(), func(_ context.Context, req *kmsg.MetadataRequest) *kmsg.MetadataResponse {
 			return h.metadata(c, req)
 		})
+	case wire.KeyOffsetCommit:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrOffsetCommitRequest(), h.offsetCommit)
+	case wire.KeyOffsetFetch:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrOffsetFetchRequest(), h.offsetFetch)
+	case wire.KeyJoinGroup:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrJoinGroupRequest(), func(ctx context.Context, req *kmsg.JoinGroupRequest) *kmsg.JoinGroupResponse {
+			return h.joinGroup(ctx, clientOf(c, q), req)
+		})
+	case wire.KeyHeartbeat:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrHeartbeatRequest(), h.heartbeat)
+	case wire.KeyLeaveGroup:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrLeaveGroupRequest(), h.leaveGroup)
+	case wire.KeySyncGroup:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrSyncGroupRequest(), h.syncGroup)
+	case wire.KeyDescribeGroups:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrDescribeGroupsRequest(), h.describeGroups)
+	case wire.KeyListGroups:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrListGroupsRequest(), h.listGroups)
 	case wire.KeyCreateTopics:
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrCreateTopicsRequest(), h.createTopics)
 	case wire.KeyDeleteTopics:
@@ -140,8 +167,12 @@ func (h *Handler) Serve(ctx context.Context, c *Conn, q *wire.Request, out *wire
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrDescribeLogDirsRequest(), h.describeLogDirs)
 	case wire.KeyCreatePartitions:
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrCreatePartitionsRequest(), h.createPartitions)
+	case wire.KeyDeleteGroups:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrDeleteGroupsRequest(), h.deleteGroups)
 	case wire.KeyIncrementalAlterConfigs:
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrIncrementalAlterConfigsRequest(), h.incrementalAlterConfigs)
+	case wire.KeyOffsetDelete:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrOffsetDeleteRequest(), h.offsetDelete)
 	case wire.KeyDescribeQuorum:
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrDescribeQuorumRequest(), h.describeQuorum)
 	case wire.KeyUpdateFeatures:
@@ -150,6 +181,12 @@ func (h *Handler) Serve(ctx context.Context, c *Conn, q *wire.Request, out *wire
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrDescribeProducersRequest(), h.describeProducers)
 	case wire.KeyUnregisterBroker:
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrUnregisterBrokerRequest(), h.unregisterBroker)
+	case wire.KeyConsumerGroupHeartbeat:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrConsumerGroupHeartbeatRequest(), func(ctx context.Context, req *kmsg.ConsumerGroupHeartbeatRequest) *kmsg.ConsumerGroupHeartbeatResponse {
+			return h.consumerGroupHeartbeat(ctx, clientOf(c, q), req)
+		})
+	case wire.KeyConsumerGroupDescribe:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrConsumerGroupDescribeRequest(), h.consumerGroupDescribe)
 	case wire.KeyListConfigResources:
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrListConfigResourcesRequest(), h.listConfigResources)
 	case wire.KeyDescribeCluster:

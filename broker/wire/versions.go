@@ -6,6 +6,14 @@ const (
 	KeyFetch                   int16 = 1
 	KeyListOffsets             int16 = 2
 	KeyMetadata                int16 = 3
+	KeyOffsetCommit            int16 = 8
+	KeyOffsetFetch             int16 = 9
+	KeyJoinGroup               int16 = 11
+	KeyHeartbeat               int16 = 12
+	KeyLeaveGroup              int16 = 13
+	KeySyncGroup               int16 = 14
+	KeyDescribeGroups          int16 = 15
+	KeyListGroups              int16 = 16
 	KeyAPIVersions             int16 = 18
 	KeyCreateTopics            int16 = 19
 	KeyDeleteTopics            int16 = 20
@@ -17,12 +25,16 @@ const (
 	KeyAlterReplicaLogDirs     int16 = 34
 	KeyDescribeLogDirs         int16 = 35
 	KeyCreatePartitions        int16 = 37
+	KeyDeleteGroups            int16 = 42
 	KeyIncrementalAlterConfigs int16 = 44
+	KeyOffsetDelete            int16 = 47
 	KeyDescribeQuorum          int16 = 55
 	KeyUpdateFeatures          int16 = 57
 	KeyDescribeCluster         int16 = 60
 	KeyDescribeProducers       int16 = 61
 	KeyUnregisterBroker        int16 = 64
+	KeyConsumerGroupHeartbeat  int16 = 68
+	KeyConsumerGroupDescribe   int16 = 69
 	KeyListConfigResources     int16 = 74
 	KeyDescribeTopicPartitions int16 = 75
 )

@@ -19,10 +19,19 @@ import (
 // usedWhileParsing are the keys that package config itself makes use of: they
 // decide about other values, or about what is refused.
 var usedWhileParsing = map[string]string{
-	"process.roles":                "a node without the role controller must name the voters",
-	"controller.listener.names":    "these listeners are not advertised",
-	"remote.store.driver":          "only one is built in",
-	"remote.log.delete.on.disable": "whether remote.storage.enable may be turned off",
+	"process.roles":                             "a node without the role controller must name the voters",
+	"controller.listener.names":                 "these listeners are not advertised",
+	"remote.store.driver":                       "only one is built in",
+	"remote.log.delete.on.disable":              "whether remote.storage.enable may be turned off",
+	"group.consumer.session.timeout.ms":         "config.EffectiveGroup gives it to groups without a value of their own",
+	"group.consumer.min.session.timeout.ms":     "it bounds the keys of one group",
+	"group.consumer.max.session.timeout.ms":     "it bounds the keys of one group",
+	"group.consumer.heartbeat.interval.ms":      "config.EffectiveGroup gives it to groups without a value of their own",
+	"group.consumer.min.heartbeat.interval.ms":  "it bounds the keys of one group",
+	"group.consumer.max.heartbeat.interval.ms":  "it bounds the keys of one group",
+	"group.consumer.assignment.interval.ms":     "config.EffectiveGroup gives it to groups without a value of their own",
+	"group.consumer.min.assignment.interval.ms": "it bounds the keys of one group",
+	"group.consumer.max.assignment.interval.ms": "it bounds the keys of one group",
 }
 
 // candidates are values to try until one is allowed and makes a difference.
@@ -32,15 +41,15 @@ func candidates(k config.Key) []string {
 		list = append(list, strconv.FormatInt(n+1, 10), strconv.FormatInt(n-1, 10))
 	}
 	return append(list, "7", "4096", "2097152", "LogAppendTime", "gzip", "compact", "json", "debug", "md5", "minio",
-		"PLAINTEXT://localhost:1", "http://localhost:1", "1@localhost:1", "PLAINTEXT:PLAINTEXT", "file:///x", "x")
+		"upgrade", "classic", "range", "PLAINTEXT://localhost:1", "http://localhost:1", "1@localhost:1", "PLAINTEXT:PLAINTEXT", "file:///x", "x")
 }
 
 // base is what the other keys need to be of interest.
 var base = map[string]string{"remote.store.access.key.id": "a", "remote.store.secret.access.key": "b"}
 
 // fieldsOf lists the typed values that a key decides about: names of fields of
-// config.Broker, with Store. and Cache. in front of those of its parts, or of
-// config.Topic.
+// config.Broker, with Store., Cache. and Groups. in front of those of its parts,
+// or of config.Topic.
 func fieldsOf(k config.Key) (broker, topic map[string]bool) {
 	parse := func(extra string) (config.Broker, bool) {
 		props := maps.Clone(base)
@@ -117,6 +126,8 @@ func readFields(t *testing.T) (broker, topic map[string]bool) {
 				broker["Store."+s.Sel.Name] = true
 			case "Cache":
 				broker["Cache."+s.Sel.Name] = true
+			case "Groups", "c":
+				broker["Groups."+s.Sel.Name] = true
 			}
 			return true
 		})

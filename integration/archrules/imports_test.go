@@ -50,10 +50,11 @@ var table = map[string][]string{
 	"broker/fetchsession":   {},
 	"broker/group":          {},
 	"broker/group/consumer": {"broker/group", "broker/group/classic"},
+	"broker/groups":         {"broker/group", "broker/coordinator", "broker/partition", "metadata/image"},
 	"broker/lifecycle":      {"metadata/watch", "metadata/image", "metadata/request", "broker/peer"},
 	"broker/wire":           {"metadata/disk"},
 	"broker/security":       {"metadata/image"},
-	"broker/api":            {"metadata/disk", "metadata/image", "metadata/request", "broker/wire", "broker/recordbatch", "broker/security", "broker/partition", "broker/producerstate", "broker/fetchsession", "metadata/watch"},
+	"broker/api":            {"metadata/disk", "metadata/image", "metadata/request", "broker/wire", "broker/recordbatch", "broker/security", "broker/partition", "broker/producerstate", "broker/fetchsession", "broker/group", "metadata/watch"},
 	"broker/server":         {"metadata/disk", "broker/wire", "broker/api", "broker/security"},
 	"broker/admin":          {},
 

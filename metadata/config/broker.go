@@ -55,8 +55,9 @@ type Broker struct {
 	FetchSessionSlots     int32 // max.incremental.fetch.session.cache.slots
 	RequestTimeout        time.Duration
 
-	Store Store
-	Cache Cache
+	Store  Store
+	Cache  Cache
+	Groups Groups
 
 	// TierByDefault is log.remote.storage.enable with its default resolved:
 	// new topics that do not say are tiered.

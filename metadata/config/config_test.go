@@ -214,7 +214,7 @@ func TestDescribe(t *testing.T) {
 		Topic:   m("cleanup.policy", "delete", "retention.ms", " 5 "),
 		Broker:  m("log.retention.ms", "6"),
 		Cluster: m("log.segment.bytes", "2097152"),
-		Static:  m("log.retention.hours", "7", "log.segment.bytes", "3145728", "remote.store.secret.access.key", "x", "group.max.size", "3"),
+		Static:  m("log.retention.hours", "7", "log.segment.bytes", "3145728", "remote.store.secret.access.key", "x", "group.share.max.size", "300"),
 	}
 	vs := DescribeTopic(l)
 	require.True(t, slices.IsSortedFunc(vs, func(a, b Value) int { return strings.Compare(a.Name, b.Name) }))
@@ -254,9 +254,9 @@ func TestDescribe(t *testing.T) {
 	require.Equal(t, "2097152", v.Value)
 	require.False(t, v.ReadOnly)
 	require.True(t, find(t, bs, "log.dirs").ReadOnly)
-	require.Equal(t, "3", find(t, bs, "group.max.size").Value, "set, so listed though it has no effect")
+	require.Equal(t, "300", find(t, bs, "group.share.max.size").Value, "set, so listed though it has no effect")
 	for _, v := range bs {
-		require.NotEqual(t, "group.min.session.timeout.ms", v.Name)
+		require.NotEqual(t, "group.share.min.session.timeout.ms", v.Name)
 	}
 	require.Equal(t, "false", find(t, bs, "log.remote.storage.enable").Value)
 	require.Equal(t, []Value{}, append([]Value{}, DescribeCluster(nil)...))
@@ -287,4 +287,47 @@ func TestReference(t *testing.T) {
 		}
 	}
 	require.NotContains(t, r, "internal.segment.bytes")
+}
+
+func TestGroupKeys(t *testing.T) {
+	b, _, err := ParseBroker(m("group.consumer.session.timeout.ms", "50000", "group.consumer.max.heartbeat.interval.ms", "8000"))
+	require.NoError(t, err)
+	g := EffectiveGroup(nil, b.Groups)
+	require.Equal(t, Group{SessionTimeout: 50 * time.Second, HeartbeatInterval: 5 * time.Second, AssignmentInterval: time.Second}, g)
+	own := m("consumer.session.timeout.ms", " 46000", "consumer.heartbeat.interval.ms", "9000", "share.auto.offset.reset", "earliest")
+	g = EffectiveGroup(own, b.Groups)
+	require.Equal(t, Group{SessionTimeout: 46 * time.Second, HeartbeatInterval: 8 * time.Second, AssignmentInterval: time.Second}, g,
+		"the bound that has come down since counts")
+	require.EqualError(t, ValidateGroup(own, b.Groups), "consumer.heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms")
+	own["consumer.heartbeat.interval.ms"] = "7000"
+	require.NoError(t, ValidateGroup(own, b.Groups))
+
+	values := DescribeGroup(own, b.Static)
+	require.Len(t, values, len(GroupKeys()))
+	v := find(t, values, "consumer.session.timeout.ms")
+	require.Equal(t, "46000", v.Value)
+	require.Equal(t, SourceGroup, v.Source)
+	require.Equal(t, []Synonym{
+		{Name: "consumer.session.timeout.ms", Value: "46000", Source: SourceGroup},
+		{Name: "group.consumer.session.timeout.ms", Value: "50000", Source: SourceStatic},
+		{Name: "group.consumer.session.timeout.ms", Value: "45000", Source: SourceDefault},
+	}, v.Synonyms)
+	v = find(t, values, "consumer.assignment.interval.ms")
+	require.Equal(t, "1000", v.Value)
+	require.Equal(t, SourceDefault, v.Source)
+	require.True(t, find(t, values, "streams.assignor.name").Null)
+
+	for _, bad := range []map[string]string{
+		m("group.consumer.session.timeout.ms", "1000"),
+		m("group.consumer.min.session.timeout.ms", "70000"),
+		m("group.consumer.heartbeat.interval.ms", "20000"),
+		m("group.consumer.min.session.timeout.ms", "1", "group.consumer.session.timeout.ms", "5000"),
+		m("group.coordinator.rebalance.protocols", "consumer"),
+		m("group.consumer.assignors", ""),
+		m("group.consumer.assignors", "sticky"),
+		m("group.consumer.migration.policy", "never"),
+	} {
+		_, _, err := ParseBroker(bad)
+		require.ErrorIs(t, err, ErrInvalid, "%v", bad)
+	}
 }

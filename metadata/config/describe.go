@@ -15,6 +15,7 @@ const (
 	SourceDynamicAll    Source = 3
 	SourceStatic        Source = 4
 	SourceDefault       Source = 5
+	SourceGroup         Source = 8
 )
 
 // Value is one entry of a DescribeConfigs answer.

@@ -38,10 +38,11 @@ type Scope int8
 const (
 	TopicScope  Scope = 1
 	BrokerScope Scope = 2
+	GroupScope  Scope = 3
 )
 
-// Dynamic tells how a broker key can be changed while the broker runs. Topic
-// keys always can.
+// Dynamic tells how a broker key can be changed while the broker runs. Topic and
+// group keys always can.
 type Dynamic int8
 
 // Ways to change a broker key.
@@ -74,8 +75,8 @@ type Key struct {
 	Effect     Effect
 	Reason     string // of Ignored and Unsafe
 	Doc        string
-	// Synonyms of a topic key are the broker keys that give its default, most
-	// important first. Synonyms of a broker key are the keys that give the
+	// Synonyms of a topic or group key are the broker keys that give its default,
+	// most important first. Synonyms of a broker key are the keys that give the
 	// same value, itself first; nil where there is only itself.
 	Synonyms []string
 
@@ -105,7 +106,8 @@ func keyErr(key, format string, args ...any) error {
 
 var (
 	topicTable  = table(TopicScope, topicKeys())
-	brokerTable = table(BrokerScope, brokerKeys(), storeKeys(), ignoredKeys(), unsafeKeys())
+	brokerTable = table(BrokerScope, brokerKeys(), storeKeys(), groupBrokerKeys(), ignoredKeys(), unsafeKeys())
+	groupTable  = table(GroupScope, groupKeys())
 )
 
 type keyTable struct {

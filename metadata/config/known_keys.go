@@ -5,35 +5,15 @@ import "strings"
 // ignoredGroups are the keys of Kafka that have no effect here, by reason. A
 // line is: name, type, default ("-" for none, "" for empty).
 var ignoredGroups = []struct{ reason, keys string }{
-	{"consumer groups are not implemented yet", `
-group.consumer.assignment.interval.ms INT 1000
+	{"the coordinator of a partition of groups has one goroutine and writes as soon as the last write is under way", `
 group.consumer.assignor.offload.enable BOOLEAN true
-group.consumer.assignors LIST uniform,range
-group.consumer.heartbeat.interval.ms INT 5000
-group.consumer.max.assignment.interval.ms INT 15000
-group.consumer.max.heartbeat.interval.ms INT 15000
-group.consumer.max.session.timeout.ms INT 60000
-group.consumer.max.size INT 2147483647
-group.consumer.migration.policy STRING bidirectional
-group.consumer.min.assignment.interval.ms INT 0
-group.consumer.min.heartbeat.interval.ms INT 5000
-group.consumer.min.session.timeout.ms INT 45000
-group.consumer.regex.refresh.interval.ms INT 600000
-group.consumer.session.timeout.ms INT 45000
 group.coordinator.append.linger.ms INT -1
 group.coordinator.background.threads INT 2
 group.coordinator.cached.buffer.max.bytes INT 1048588
-group.coordinator.rebalance.protocols LIST classic,consumer,streams
 group.coordinator.threads INT 4
-group.initial.rebalance.delay.ms INT 3000
-group.max.session.timeout.ms INT 1800000
-group.max.size INT 2147483647
-group.min.session.timeout.ms INT 6000
-offset.metadata.max.bytes INT 4096
-offsets.commit.timeout.ms INT 5000
 offsets.load.buffer.size INT 5242880
-offsets.retention.check.interval.ms LONG 600000
-offsets.retention.minutes INT 10080
+`},
+	{"consumer groups are not implemented yet", `
 offsets.topic.compression.codec INT 0
 offsets.topic.num.partitions INT 50
 offsets.topic.replication.factor SHORT 3

@@ -35,7 +35,7 @@ func TestParse(t *testing.T) {
 		"listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,INT:PLAINTEXT", "inter.broker.listener.name", "int",
 		"remote.store.url", "s3://bucket/prefix", "remote.store.access.key.id", "k", "remote.store.secret.access.key", "s",
 		"admin.listeners", "", "log.retention.check.interval.ms", "100", "ssl.client.auth", "none",
-		"group.initial.rebalance.delay.ms", "0", "rsm.config.x", "y", "connections.max.idle.ms", "-1",
+		"group.coordinator.threads", "3", "rsm.config.x", "y", "connections.max.idle.ms", "-1",
 		"controller.quorum.voters", "7@h:1,8@i:2",
 	))
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func TestParse(t *testing.T) {
 	require.Equal(t, Forever, b.ConnectionsMaxIdle)
 	require.Equal(t, []Voter{{7, "h", 1}, {8, "i", 2}}, b.Voters)
 	require.Len(t, ws, 3)
-	require.Equal(t, "group.initial.rebalance.delay.ms", ws[0].Key)
+	require.Equal(t, "group.coordinator.threads", ws[0].Key)
 	require.Equal(t, "inter.broker.listener.name", ws[1].Key)
 	require.Equal(t, "rsm.config.x", ws[2].Key)
 

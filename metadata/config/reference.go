@@ -26,6 +26,7 @@ func Reference() string {
 			fmt.Fprintf(&b, "| `%s` | %s |\n", k.Name, k.Reason)
 		}
 	}
+	groupReference(&b)
 	for _, ours := range []bool{true, false} {
 		if ours {
 			b.WriteString("\n## Keys of a node that Kafka does not have\n\n")
@@ -48,11 +49,28 @@ func Reference() string {
 	return b.String()
 }
 
+// groupReference writes the keys of one consumer group.
+func groupReference(b *strings.Builder) {
+	b.WriteString("\n## Group keys\n\n" +
+		"Keys of one consumer group (resource type GROUP); the group need not be there. A key that is not set has the value of its broker key. " +
+		"Values keep within the broker's bounds, also where those change later.\n\n" +
+		"| key | type | default | values | broker key | what it does |\n|---|---|---|---|---|---|\n")
+	for _, k := range groupTable.sorted {
+		if k.Effect == Effective {
+			fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", k.Name, typeWord(k.Type), shownDefault(k), allowed(k), codes(k.Synonyms), k.Doc)
+		}
+	}
+	b.WriteString("\nKnown, accepted and without effect:\n\n| why | keys |\n|---|---|\n")
+	reasonsOf(b, groupTable, Ignored)
+}
+
 // reasons writes the broker keys of one effect, grouped by reason.
-func reasons(b *strings.Builder, e Effect) {
+func reasons(b *strings.Builder, e Effect) { reasonsOf(b, brokerTable, e) }
+
+func reasonsOf(b *strings.Builder, table keyTable, e Effect) {
 	var order []string
 	keys := map[string][]string{}
-	for _, k := range brokerTable.sorted {
+	for _, k := range table.sorted {
 		if k.Effect != e {
 			continue
 		}

@@ -1,0 +1,73 @@
+package config
+
+// groupBrokerKeys are the keys of a node that are about consumer groups and
+// their offsets.
+func groupBrokerKeys() []Key {
+	return []Key{
+		def("group.coordinator.rebalance.protocols", List, "classic,consumer,streams", oneOf{"classic", "consumer", "share", "streams"},
+			"Protocols that groups may use; share and streams groups are not implemented, so that they have no effect."),
+		def("group.initial.rebalance.delay.ms", Int, "3000", atLeast(0), "How long an empty classic group waits for more members than the first."),
+		def("group.min.session.timeout.ms", Int, "6000", nil, "The shortest session timeout that a member of a classic group may ask for."),
+		def("group.max.session.timeout.ms", Int, "1800000", nil, "The longest session timeout that a member of a classic group may ask for."),
+		def("group.max.size", Int, "2147483647", atLeast(1), "Members of one classic group."),
+		def("group.consumer.session.timeout.ms", Int, "45000", atLeast(1), "How long a member of a consumer group (KIP-848) may be silent."),
+		def("group.consumer.min.session.timeout.ms", Int, "45000", atLeast(1), "Lower bound of consumer.session.timeout.ms."),
+		def("group.consumer.max.session.timeout.ms", Int, "60000", atLeast(1), "Upper bound of consumer.session.timeout.ms."),
+		def("group.consumer.heartbeat.interval.ms", Int, "5000", atLeast(1), "How often members of a consumer group are told to send heartbeats."),
+		def("group.consumer.min.heartbeat.interval.ms", Int, "5000", atLeast(1), "Lower bound of consumer.heartbeat.interval.ms."),
+		def("group.consumer.max.heartbeat.interval.ms", Int, "15000", atLeast(1), "Upper bound of consumer.heartbeat.interval.ms."),
+		def("group.consumer.assignment.interval.ms", Int, "1000", atLeast(0), "The least time between two assignments of a consumer group."),
+		def("group.consumer.min.assignment.interval.ms", Int, "0", atLeast(0), "Lower bound of consumer.assignment.interval.ms."),
+		def("group.consumer.max.assignment.interval.ms", Int, "15000", atLeast(0), "Upper bound of consumer.assignment.interval.ms."),
+		def("group.consumer.max.size", Int, "2147483647", atLeast(1), "Members of one consumer group."),
+		def("group.consumer.assignors", List, "uniform,range", oneOf{"uniform", "range"}, "Assignors that consumer groups may ask for, the default first."),
+		def("group.consumer.migration.policy", String, "bidirectional", oneOf{"bidirectional", "upgrade", "downgrade", "disabled"},
+			"Which changes a group with members may make between the classic and the consumer protocol."),
+		def("group.consumer.regex.refresh.interval.ms", Int, "600000", atLeast(10000), "How often regular expressions of consumer groups are matched again where no topic was created."),
+		def("offset.metadata.max.bytes", Int, "4096", nil, "Length of the metadata that a client may commit with an offset, in UTF-16 characters."),
+		def("offsets.commit.timeout.ms", Int, "5000", atLeast(1), "How long an answer of a group waits until the log has what it says."),
+		def("offsets.retention.minutes", Int, "10080", atLeast(1), "How long offsets are kept once no member of their group reads the topic."),
+		def("offsets.retention.check.interval.ms", Long, "600000", atLeast(1), "How often it is looked for offsets that have expired."),
+	}
+}
+
+// groupKeys are the keys of one group (resource type GROUP).
+func groupKeys() []Key {
+	of := func(k Key, synonym string) Key { k.Synonyms = []string{synonym}; return k }
+	const (
+		share    = "share groups are not implemented yet"
+		streams  = "streams groups are not implemented yet"
+		ownGroup = "assignments are computed by the group's partition"
+	)
+	return []Key{
+		of(def("consumer.session.timeout.ms", Int, "45000", atLeast(1), "How long a member of the consumer group (KIP-848) may be silent."), "group.consumer.session.timeout.ms"),
+		of(def("consumer.heartbeat.interval.ms", Int, "5000", atLeast(1), "How often members of the consumer group are told to send heartbeats."), "group.consumer.heartbeat.interval.ms"),
+		of(def("consumer.assignment.interval.ms", Int, "1000", atLeast(0), "The least time between two assignments of the consumer group."), "group.consumer.assignment.interval.ms"),
+		of(def("consumer.assignor.offload.enable", Bool, "true", nil, "").ignored(ownGroup), "group.consumer.assignor.offload.enable"),
+
+		of(def("share.session.timeout.ms", Int, "45000", atLeast(1), "").ignored(share), "group.share.session.timeout.ms"),
+		of(def("share.heartbeat.interval.ms", Int, "5000", atLeast(1), "").ignored(share), "group.share.heartbeat.interval.ms"),
+		of(def("share.record.lock.duration.ms", Int, "30000", atLeast(1000), "").ignored(share), "group.share.record.lock.duration.ms"),
+		of(def("share.delivery.count.limit", Int, "5", atLeast(2), "").ignored(share), "group.share.delivery.count.limit"),
+		of(def("share.partition.max.record.locks", Int, "2000", atLeast(100), "").ignored(share), "group.share.partition.max.record.locks"),
+		def("share.auto.offset.reset", String, "latest", nil, "").ignored(share),
+		def("share.isolation.level", String, "read_uncommitted", oneOf{"read_committed", "read_uncommitted"}, "").ignored(share),
+		def("share.renew.acknowledge.enable", Bool, "true", nil, "").ignored(share),
+		of(def("share.assignment.interval.ms", Int, "1000", atLeast(0), "").ignored(share), "group.share.assignment.interval.ms"),
+		of(def("share.assignor.offload.enable", Bool, "true", nil, "").ignored(share), "group.share.assignor.offload.enable"),
+		def("errors.deadletterqueue.topic.name", String, "", nil, "").ignored(share),
+		def("errors.deadletterqueue.copy.record.enable", Bool, "false", nil, "").ignored(share),
+
+		of(def("streams.session.timeout.ms", Int, "45000", atLeast(1), "").ignored(streams), "group.streams.session.timeout.ms"),
+		of(def("streams.heartbeat.interval.ms", Int, "5000", atLeast(1), "").ignored(streams), "group.streams.heartbeat.interval.ms"),
+		of(def("streams.num.standby.replicas", Int, "0", atLeast(0), "").ignored(streams), "group.streams.num.standby.replicas"),
+		of(def("streams.initial.rebalance.delay.ms", Int, "3000", atLeast(0), "").ignored(streams), "group.streams.initial.rebalance.delay.ms"),
+		of(def("streams.assignment.interval.ms", Int, "1000", atLeast(0), "").ignored(streams), "group.streams.assignment.interval.ms"),
+		of(def("streams.rack.aware.assignment.tags", List, "", nil, "").ignored(streams), "group.streams.rack.aware.assignment.tags"),
+		of(def("streams.assignor.offload.enable", Bool, "true", nil, "").ignored(streams), "group.streams.assignor.offload.enable"),
+		of(def("streams.task.offset.interval.ms", Int, "60000", atLeast(1), "").ignored(streams), "group.streams.task.offset.interval.ms"),
+		of(def("streams.num.warmup.replicas", Int, "2", atLeast(1), "").ignored(streams), "group.streams.num.warmup.replicas"),
+		of(def("streams.acceptable.recovery.lag", Long, "10000", atLeast(0), "").ignored(streams), "group.streams.acceptable.recovery.lag"),
+		null("streams.assignor.name", String, nil, "").ignored(streams),
+	}
+}
