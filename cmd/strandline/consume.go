@@ -18,6 +18,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
+const consumeHelp = `Print the values of a topic's records, a line each; -o json prints whole records.
+
+With --group, the partitions are shared with the other members of a consumer
+group (the classic protocol, cooperative-sticky). Reading goes on after what the
+group has committed, and at --offset where it has committed nothing. What is
+printed is committed then, so that each record is printed at least once; on the
+way out the member leaves the group. --exit-at-end stops once the group, with
+whoever else is in it, has read what the topic had at the start.`
+
 type consumeFlags struct {
 	*clientFlags
 	partition int32
@@ -32,6 +41,7 @@ func newConsume(c *clientFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "consume TOPIC",
 		Short: "Print the records of a topic",
+		Long:  consumeHelp,
 		Args:  exactArgs(1, "one topic name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd.Context(), args[0])
@@ -43,7 +53,7 @@ func newConsume(c *clientFlags) *cobra.Command {
 	fl.StringVar(&f.offset, "offset", "earliest", "earliest, latest, an offset, or @unix-ms")
 	fl.Int64Var(&f.count, "count", 0, "stop after this many records (0: no limit)")
 	fl.BoolVar(&f.exitAtEnd, "exit-at-end", false, "stop at the end that each partition had at the start")
-	fl.StringVar(&f.group, "group", "", "read as a member of this consumer group")
+	fl.StringVar(&f.group, "group", "", "read as a member of this consumer group: from what it has committed, else from --offset, and commit what is printed")
 	return cmd
 }
 
@@ -59,7 +69,7 @@ func (f *consumeFlags) run(ctx context.Context, topic string) error {
 		return usagef("--count %d: want 1 or more, or 0 for no limit", f.count)
 	}
 	if f.group != "" {
-		return errors.New("consumer groups are not served yet; leave --group out to read without one")
+		return f.runGroup(ctx, topic)
 	}
 	var starts map[int32]start
 	if err := f.withAdmin(ctx, func(ctx context.Context, adm *kadm.Client) (err error) {

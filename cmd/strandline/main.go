@@ -98,7 +98,7 @@ func newRoot() *cobra.Command {
 		return usagef("%w; `%s --help` lists the flags", sentence(err), cmd.CommandPath())
 	})
 	c := &clientFlags{}
-	root.AddCommand(newServer(), newVersion(), newTopic(c), newProduce(c), newConsume(c), newTier(c), newSegment(), newDocs())
+	root.AddCommand(newServer(), newVersion(), newTopic(c), newProduce(c), newConsume(c), newGroup(c), newTier(c), newSegment(), newDocs())
 	return root
 }
 
