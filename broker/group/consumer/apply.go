@@ -42,12 +42,11 @@ func (g *Group) remove(k kind, name string) {
 		g.partitionsRecord = false
 	case kindMember:
 		if m != nil {
-			g.move(m, currentValue{})
 			g.count(m, -1)
 			delete(g.members, name)
 		}
 	case kindTarget:
-		g.target = targetValue{epoch: noEpoch}
+		g.target = targetValue{epoch: firstEpoch}
 	case kindTargetMember:
 		delete(g.targets, name)
 	case kindCurrent:

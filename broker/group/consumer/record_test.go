@@ -174,6 +174,10 @@ func TestLoadRefusesOtherGroups(t *testing.T) {
 	require.ErrorIs(t, err, group.ErrUnknownRecord)
 	_, err = Load(zeroTime, DefaultConfig(), "g", []group.Record{{Key: []byte{0}}})
 	require.ErrorIs(t, err, group.ErrMalformedRecord)
+	broken := of("g", kindGroup)
+	broken.Value = broken.Value[:3]
+	_, err = Load(zeroTime, DefaultConfig(), "g", []group.Record{broken})
+	require.ErrorIs(t, err, group.ErrMalformedRecord)
 	g, err := Load(zeroTime, DefaultConfig(), "g", []group.Record{of("g", kindGroup)})
 	require.NoError(t, err)
 	require.Equal(t, int32(1), g.epoch)

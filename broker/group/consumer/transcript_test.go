@@ -144,6 +144,7 @@ func (s *script) run(d *datadriven.TestData) string {
 		}
 		out := s.effects(fx)
 		require.Empty(s.t, s.view)
+		require.Equal(s.t, hard(New("g")), hard(s.group))
 		s.group = New("g")
 		return out
 	}
@@ -453,6 +454,9 @@ func (s *script) sync(d *datadriven.TestData) string {
 func (s *script) beat(d *datadriven.TestData) string {
 	s.token++
 	req := group.HeartbeatRequest{Token: s.token, MemberID: d.CmdArgs[0].Key}
+	if req.MemberID == "none" {
+		req.MemberID = ""
+	}
 	d.ScanArgs(s.t, "generation", &req.Generation)
 	d.MaybeScanArgs(s.t, "instance", &req.InstanceID)
 	if s.group == nil {
