@@ -140,7 +140,7 @@ func (h *Handler) missing(name string, req *kmsg.MetadataRequest) int16 {
 // internalTopic tells whether the name is one that Apache Kafka keeps for its
 // coordinators.
 func internalTopic(name string) bool {
-	return name == "__consumer_offsets" || name == "__transaction_state" || name == "__share_group_state"
+	return name == groupsTopic || name == "__transaction_state" || name == "__share_group_state"
 }
 
 func missingTopic(name *string, id [16]byte, code int16) kmsg.MetadataResponseTopic {
@@ -209,20 +209,25 @@ type creations struct {
 	names map[string]struct{}
 }
 
-// autoCreate starts to create a topic with the defaults, once at a time.
+// autoCreate starts to create a topic with the defaults.
 func (h *Handler) autoCreate(name string) {
+	h.createSoon(request.NewTopic{Name: name, Partitions: -1, Replication: -1})
+}
+
+// createSoon starts to create a topic, once at a time.
+func (h *Handler) createSoon(topic request.NewTopic) {
 	h.create.mu.Lock()
 	defer h.create.mu.Unlock()
-	if _, under := h.create.names[name]; under || h.ctx.Err() != nil {
+	if _, under := h.create.names[topic.Name]; under || h.ctx.Err() != nil {
 		return
 	}
 	if len(h.create.names) >= AutoCreateMax {
 		h.cfg.LimitHit(LimitAutoCreate)
 		return
 	}
-	h.create.names[name] = struct{}{}
+	h.create.names[topic.Name] = struct{}{}
 	h.wg.Add(1)
-	go h.createNow(name)
+	go h.createNow(topic)
 }
 
 // creating tells whether a topic's creation for a client is under way. Until its
@@ -235,7 +240,8 @@ func (h *Handler) creating(name string) bool {
 	return under
 }
 
-func (h *Handler) createNow(name string) {
+func (h *Handler) createNow(topic request.NewTopic) {
+	name := topic.Name
 	defer h.wg.Done()
 	defer func() {
 		h.create.mu.Lock()
@@ -244,9 +250,7 @@ func (h *Handler) createNow(name string) {
 	}()
 	ctx, cancel := h.withTimeout(h.ctx, 0)
 	defer cancel()
-	res, err := submit[request.CreateTopicsResult](ctx, h, request.CreateTopics{
-		Topics: []request.NewTopic{{Name: name, Partitions: -1, Replication: -1}},
-	})
+	res, err := submit[request.CreateTopicsResult](ctx, h, request.CreateTopics{Topics: []request.NewTopic{topic}})
 	if err == nil && len(res.Topics) == 1 {
 		err = res.Topics[0].Err
 	}

@@ -133,6 +133,10 @@ func (h *Handler) Serve(ctx context.Context, c *Conn, q *wire.Request, out *wire
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrOffsetCommitRequest(), h.offsetCommit)
 	case wire.KeyOffsetFetch:
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrOffsetFetchRequest(), h.offsetFetch)
+	case wire.KeyFindCoordinator:
+		return nil, serve(ctx, h, q, out, kmsg.NewPtrFindCoordinatorRequest(), func(_ context.Context, req *kmsg.FindCoordinatorRequest) *kmsg.FindCoordinatorResponse {
+			return h.findCoordinator(c, req)
+		})
 	case wire.KeyJoinGroup:
 		return nil, serve(ctx, h, q, out, kmsg.NewPtrJoinGroupRequest(), func(ctx context.Context, req *kmsg.JoinGroupRequest) *kmsg.JoinGroupResponse {
 			return h.joinGroup(ctx, clientOf(c, q), req)

@@ -58,7 +58,8 @@ type kit struct {
 	hosted   map[cluster.TopicPartition]api.Partition
 	real     []*partition.Partition
 	created  chan string // receives the names of created topics, where there is room
-	refuse   error       // answers every request to the controller
+	asked    chan request.NewTopic
+	refuse   error // answers every request to the controller
 	features request.UpdateFeatures
 	// refuseFeatures answers UpdateFeatures.
 	refuseFeatures error
@@ -69,7 +70,7 @@ type kit struct {
 
 func newKit(t testing.TB, change func(*config.Broker)) *kit {
 	t.Helper()
-	k := &kit{t: t, dir: filepath.ToSlash(t.TempDir()), hosted: map[cluster.TopicPartition]api.Partition{}, created: make(chan string, 100)}
+	k := &kit{t: t, dir: filepath.ToSlash(t.TempDir()), hosted: map[cluster.TopicPartition]api.Partition{}, created: make(chan string, 100), asked: make(chan request.NewTopic, 100)}
 	broker, _, err := config.ParseBroker(map[string]string{})
 	require.NoError(t, err)
 	if change != nil {
@@ -183,6 +184,10 @@ func (k *kit) each(n int, fn func(int) error) request.Outcomes {
 }
 
 func (k *kit) create(n request.NewTopic, validateOnly bool) request.CreatedTopic {
+	select {
+	case k.asked <- n:
+	default:
+	}
 	fail := func(err error) request.CreatedTopic { return request.CreatedTopic{Name: n.Name, Err: err} }
 	if _, ok := k.img.Topic(n.Name); ok {
 		return fail(fmt.Errorf("Topic '%s' already exists.%w", n.Name, hidden{request.ErrTopicExists}))

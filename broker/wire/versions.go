@@ -8,6 +8,7 @@ const (
 	KeyMetadata                int16 = 3
 	KeyOffsetCommit            int16 = 8
 	KeyOffsetFetch             int16 = 9
+	KeyFindCoordinator         int16 = 10
 	KeyJoinGroup               int16 = 11
 	KeyHeartbeat               int16 = 12
 	KeyLeaveGroup              int16 = 13
@@ -91,6 +92,10 @@ var table = [...]API{
 	{
 		Key: KeyMetadata, Name: "Metadata", Min: 0, Max: 13, AdvertisedMin: 0, Flexible: 9,
 		fields: shape("[ uuid@10- str@-9 str?@10- ] i8@4- i8@8-10 i8@8-"),
+	},
+	{
+		Key: KeyFindCoordinator, Name: "FindCoordinator", Min: 0, Max: 6, AdvertisedMin: 0, Flexible: 3,
+		fields: shape("str@-3 i8@1- ( str )@4-"),
 	},
 	{
 		Key: KeyAPIVersions, Name: "ApiVersions", Min: 0, Max: 5, AdvertisedMin: 0, Flexible: 3,

@@ -126,6 +126,8 @@ func readFields(t *testing.T) (broker, topic map[string]bool) {
 				broker["Store."+s.Sel.Name] = true
 			case "Cache":
 				broker["Cache."+s.Sel.Name] = true
+			case "OffsetsTopic":
+				broker["OffsetsTopic."+s.Sel.Name] = true
 			case "Groups", "c":
 				broker["Groups."+s.Sel.Name] = true
 			}

@@ -59,6 +59,8 @@ type Broker struct {
 	Cache  Cache
 	Groups Groups
 
+	OffsetsTopic OffsetsTopic
+
 	// TierByDefault is log.remote.storage.enable with its default resolved:
 	// new topics that do not say are tiered.
 	TierByDefault      bool

@@ -13,12 +13,6 @@ group.coordinator.cached.buffer.max.bytes INT 1048588
 group.coordinator.threads INT 4
 offsets.load.buffer.size INT 5242880
 `},
-	{"consumer groups are not implemented yet", `
-offsets.topic.compression.codec INT 0
-offsets.topic.num.partitions INT 50
-offsets.topic.replication.factor SHORT 3
-offsets.topic.segment.bytes INT 104857600
-`},
 	{"share groups are not implemented yet", `
 errors.deadletterqueue.auto.create.topics.enable BOOLEAN false
 errors.deadletterqueue.topic.name.prefix STRING dlq.

@@ -168,7 +168,9 @@ func TopicCatalog(topic cluster.TopicID) []Range {
 }
 
 // ViewPositionKey is the key of how far a partition's log is in its view.
-func ViewPositionKey(tp cluster.TopicPartition) []byte { return partitionKey(prefixViewPosition, tp, 0) }
+func ViewPositionKey(tp cluster.TopicPartition) []byte {
+	return partitionKey(prefixViewPosition, tp, 0)
+}
 
 // ViewPositions is the keys of the positions of all views.
 func ViewPositions() Range { return prefixRange([]byte{prefixViewPosition}) }
