@@ -87,7 +87,7 @@ func TestObjectsThatContradictThemselves(t *testing.T) {
 	footerAt := x.Summary().ObjectBytes - x.Summary().FooterBytes
 	offsetsAt, timesAt := x.Footer().Sections[0].Position, x.Footer().Sections[1].Position
 	footer := func(change func(f *segmentobject.Footer)) func(p *parts) { return func(p *parts) { p.says = change } }
-	const anywhere = -1
+	const anywhere, atFooter = -1, -2
 	for _, c := range []struct {
 		name   string
 		change func(p *parts)
@@ -104,7 +104,7 @@ func TestObjectsThatContradictThemselves(t *testing.T) {
 		{"chunks too small", footer(func(f *segmentobject.Footer) { f.ChunkBytes = 4095 }), footerAt, segmentobject.ErrCorrupt, "chunks of 4095 bytes"},
 		{"chunks of nothing", footer(func(f *segmentobject.Footer) { f.ChunkBytes = 0 }), footerAt, segmentobject.ErrCorrupt, "chunks of 0 bytes"},
 		{"chunks too large", footer(func(f *segmentobject.Footer) { f.ChunkBytes = 1 << 31 }), footerAt, segmentobject.ErrCorrupt, "chunks of 2147483648 bytes"},
-		{"a chunk too many", footer(func(f *segmentobject.Footer) { f.ChunkCRC32C = append(f.ChunkCRC32C, 0) }), footerAt - 4, segmentobject.ErrCorrupt, "2 chunks of"},
+		{"a chunk too many", footer(func(f *segmentobject.Footer) { f.ChunkCRC32C = append(f.ChunkCRC32C, 0) }), footerAt, segmentobject.ErrCorrupt, "2 chunks of"},
 		{"a chunk too few", footer(func(f *segmentobject.Footer) { f.ChunkBytes = 4096 }), footerAt, segmentobject.ErrCorrupt, "1 chunks of 4096 bytes"},
 		{"a gap between sections", footer(func(f *segmentobject.Footer) { f.Sections[2].Position++ }), footerAt, segmentobject.ErrCorrupt, "section 2 of type 3"},
 		{"a negative section", footer(func(f *segmentobject.Footer) { f.Sections[2].Bytes = -1 }), footerAt, segmentobject.ErrCorrupt, "section 2 of type 3"},
@@ -120,8 +120,8 @@ func TestObjectsThatContradictThemselves(t *testing.T) {
 			p.footer.Sections = append(p.footer.Sections, p.footer.Sections[1])
 			p.sections = append(p.sections, p.sections[1])
 		}, anywhere, segmentobject.ErrCorrupt, "second section of type 2"},
-		{"no epochs", func(p *parts) { p.footer.Sections, p.sections = p.footer.Sections[:4], p.sections[:4] }, anywhere, segmentobject.ErrCorrupt, "no section of type 5"},
-		{"no offsets", func(p *parts) { p.footer.Sections, p.sections = p.footer.Sections[1:], p.sections[1:] }, anywhere, segmentobject.ErrCorrupt, "no section of type 1"},
+		{"no epochs", func(p *parts) { p.footer.Sections, p.sections = p.footer.Sections[:4], p.sections[:4] }, atFooter, segmentobject.ErrCorrupt, "no section of type 5"},
+		{"no offsets", func(p *parts) { p.footer.Sections, p.sections = p.footer.Sections[1:], p.sections[1:] }, atFooter, segmentobject.ErrCorrupt, "no section of type 1"},
 		{"a section that must be known", func(p *parts) {
 			p.footer.Sections = append(p.footer.Sections, segmentobject.Section{Type: 7, Flags: 1})
 			p.sections = append(p.sections, []byte("what a later program writes"))
@@ -156,8 +156,13 @@ func TestObjectsThatContradictThemselves(t *testing.T) {
 			require.ErrorContains(t, err, c.text)
 			require.ErrorContains(t, err, "k.seg")
 			var corrupt *segmentobject.CorruptError
-			if errors.As(err, &corrupt) && c.at >= 0 && c.name != "a chunk too many" {
-				require.Equal(t, c.at, corrupt.Position)
+			if c.at != anywhere {
+				at := c.at
+				if at == atFooter {
+					at = int64(len(b)) - footerBytes(b)
+				}
+				require.ErrorAs(t, err, &corrupt)
+				require.Equal(t, at, corrupt.Position)
 			}
 			_, err = segmentobject.Verify(t.Context(), storeBytes(t, b), "k.seg", -1)
 			require.ErrorIs(t, err, c.want)
@@ -177,6 +182,28 @@ func TestUnknownSectionsAreSkipped(t *testing.T) {
 	r, ok := x.Find(s.end - 1)
 	require.True(t, ok)
 	require.Positive(t, r.Start)
+}
+
+// TestChunksOfAnySize: readers take it from the footer; the last chunk may be a
+// single byte.
+func TestChunksOfAnySize(t *testing.T) {
+	s := makeSample(100, 60, 2000, 11)
+	n := int64(len(s.bytes))
+	for _, chunk := range []int64{4096, n / 3, n - 1, n, n + 1, 1<<31 - 1} {
+		p := takeApart(t, s)
+		p.footer.ChunkBytes = chunk
+		b := p.together()
+		x, err := segmentobject.Verify(t.Context(), storeBytes(t, b), "k.seg", -1)
+		require.NoError(t, err, "chunks of %d bytes", chunk)
+		require.NoError(t, x.VerifyChunks(0, s.bytes))
+		require.Len(t, x.Footer().ChunkCRC32C, int((n+chunk-1)/chunk))
+		if chunk < n {
+			for _, r := range []segmentobject.Range{{Start: 0, End: 1}, {Start: chunk - 1, End: chunk}, {Start: 1, End: chunk}} {
+				require.Equal(t, segmentobject.Range{Start: 0, End: chunk}, x.Align(r))
+			}
+			require.Equal(t, segmentobject.Range{Start: 0, End: min(2*chunk, n)}, x.Align(segmentobject.Range{Start: chunk - 1, End: chunk + 1}))
+		}
+	}
 }
 
 // TestFooterLimits: smallest and largest footers, and what is none.
@@ -497,6 +524,7 @@ func TestSourcesAtTheirBounds(t *testing.T) {
 		{"partition -1", func(s *segmentobject.Source) { s.Partition = -1 }, false},
 		{"no position", func(s *segmentobject.Source) { s.Position = -1 }, false},
 		{"negative bytes", func(s *segmentobject.Source) { s.Bytes = -1 }, false},
+		{"no bytes", func(s *segmentobject.Source) { s.Bytes = 0 }, false},
 		{"end at base", func(s *segmentobject.Source) { s.End = s.Base }, false},
 	} {
 		src := sourceOf(0, 1, one)
@@ -507,6 +535,9 @@ func TestSourcesAtTheirBounds(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, c.name)
+		require.Equal(t, objstore.PutOptions{
+			IfAbsent: true, CRC32C: o.Summary().CRC32C, HasCRC: true, ContentType: "application/vnd.strandline.segment",
+		}, o.PutOptions())
 		x, err := segmentobject.Verify(t.Context(), storeBytes(t, readBody(t, o)), "k.seg", -1)
 		require.NoError(t, err, c.name)
 		require.Equal(t, src.TopicName, x.Footer().TopicName)

@@ -165,19 +165,10 @@ func footerBytes(key string, tail []byte, objectBytes int64) (int64, error) {
 	return n, nil
 }
 
-// fields reads numbers from the front of b; what is missing reads as zero and
-// sets short.
-type fields struct {
-	b     []byte
-	short bool
-}
+// fields reads numbers from the front of b, which has them.
+type fields struct{ b []byte }
 
 func (r *fields) take(n int) []byte {
-	if n > len(r.b) {
-		r.short = true
-		r.b = nil
-		return make([]byte, n)
-	}
 	b := r.b[:n]
 	r.b = r.b[n:]
 	return b
@@ -187,18 +178,12 @@ func (r *fields) u16() uint16 { return binary.BigEndian.Uint16(r.take(2)) }
 func (r *fields) u32() uint32 { return binary.BigEndian.Uint32(r.take(4)) }
 func (r *fields) i64() int64  { return int64(binary.BigEndian.Uint64(r.take(8))) }
 
-// parseFooter decodes b, the footer with its trailer, of an object of
+// parseFooter decodes b, a footer as long as footerBytes says, of an object of
 // objectBytes. Its checksum is compared first; the rest is checked all the same,
 // since a checksum says nothing of who wrote it.
 func parseFooter(key string, b []byte, objectBytes int64) (*Footer, error) {
-	n, err := footerBytes(key, b, objectBytes)
-	if err != nil {
-		return nil, err
-	}
+	n := int64(len(b))
 	start := objectBytes - n
-	if int64(len(b)) != n {
-		return nil, corrupt(key, start, "footer of %d bytes, %d given", n, len(b))
-	}
 	sum := binary.BigEndian.Uint32(b[n-12:])
 	if got := objstore.CRC32C(b[:n-12]); got != sum {
 		return nil, corrupt(key, start, "footer checksum: stored %08x, computed %08x", sum, got)
@@ -212,7 +197,7 @@ func parseFooter(key string, b []byte, objectBytes int64) (*Footer, error) {
 	}
 	f := &Footer{FormatVersion: FormatVersion}
 	chunks, sections, name := f.readFixed(&r)
-	if int64(len(r.b)) != int64(name)+int64(sections)*sectionBytes+int64(chunks)*4 || r.short {
+	if int64(len(r.b)) != int64(name)+int64(sections)*sectionBytes+int64(chunks)*4 {
 		return nil, corrupt(key, start, "footer of %d bytes does not fit its %d sections and %d chunks", n, sections, chunks)
 	}
 	f.readTables(&r, chunks, sections, name)

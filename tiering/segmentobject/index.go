@@ -222,7 +222,7 @@ func (x *Index) FindTimestamp(ts int64, from cluster.Offset) (r Range, ok bool) 
 	// Before the position of entry i there is a timestamp at or above ts, and
 	// before that of the offset entry that precedes it there is none: the time
 	// index has an entry wherever the maximum has risen.
-	r = Range{0, x.footer.SegmentBytes}
+	r = Range{End: x.footer.SegmentBytes}
 	if i := x.times.searchAtLeast(ts); i < x.times.len() {
 		r.End = x.times.position(i)
 	}

@@ -242,7 +242,9 @@ func TestFindEveryTimestamp(t *testing.T) {
 			}
 			// No batch before the range may qualify from where it starts.
 		}
-		_, ok := x.FindTimestamp(o.Summary().MaxTimestamp+1, from)
+		_, ok := x.FindTimestamp(o.Summary().MaxTimestamp, from)
+		require.True(t, ok, "the greatest there is")
+		_, ok = x.FindTimestamp(o.Summary().MaxTimestamp+1, from)
 		require.False(t, ok)
 	}
 	_, ok := x.FindTimestamp(0, s.end)
