@@ -555,6 +555,102 @@ func TestSourcesAtTheirBounds(t *testing.T) {
 	}
 }
 
+// TestBatchesAcrossChunks: headers and batches that end before, at and behind the
+// pieces in which a segment is read.
+func TestBatchesAcrossChunks(t *testing.T) {
+	const c = segmentobject.ChunkBytes
+	ofBytes := func(base cluster.Offset, n int) []byte {
+		for value := n - recordbatch.HeaderBytes; ; value-- {
+			b := recordbatch.NewBuilder(recordbatch.Options{BaseOffset: base})
+			b.Add(5, nil, make([]byte, value))
+			if p := b.Build(); len(p) == n {
+				return p
+			}
+		}
+	}
+	for _, first := range []int{c - 100, c - 61, c - 60, c - 1, c, c + 1} {
+		for _, second := range []int{100, 2*c - first, 2*c - first + 1} {
+			src := sourceOf(0, 2, ofBytes(0, first), ofBytes(1, max(second, 100)))
+			o := build(t, src)
+			_, err := segmentobject.Verify(t.Context(), storeBytes(t, readBody(t, o)), "k.seg", -1)
+			require.NoError(t, err, "%d and %d bytes", first, second)
+		}
+	}
+	_, err := segmentobject.Verify(t.Context(), storeBytes(t, readBody(t, build(t, sourceOf(0, 1, ofBytes(0, c+1))))), "k.seg", -1)
+	require.NoError(t, err, "a chunk and a byte")
+	// Bytes that are no batch, behind the last one, in a sparse segment too.
+	for _, sparse := range []bool{false, true} {
+		one := ofBytes(0, 100)
+		src := sourceOf(0, 1, one, one[:30])
+		src.Sparse = sparse
+		_, err := segmentobject.Build(t.Context(), src)
+		requireCorruptAt(t, err, 100, "the batches end at byte")
+	}
+}
+
+// TestTimesThatStandStill: the time index then has no entry after the first.
+func TestTimesThatStandStill(t *testing.T) {
+	var batches [][]byte
+	for i := range 60 {
+		batches = append(batches, batchOf(cluster.Offset(i), 3, 2000, uint64(i), 500))
+	}
+	src := sourceOf(0, 60, batches...)
+	x, err := segmentobject.Verify(t.Context(), storeBytes(t, readBody(t, build(t, src))), "k.seg", -1)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, x.Footer().Sections[1].Count)
+	require.Greater(t, x.Footer().Sections[0].Count, uint32(5))
+	r, ok := x.FindTimestamp(500, 0)
+	require.True(t, ok)
+	require.Zero(t, r.Start)
+}
+
+// TestVerifyEndsWithItsStore: the GET of the batches that fails, and one whose body
+// is given back.
+func TestVerifyEndsWithItsStore(t *testing.T) {
+	o := build(t, makeSample(0, 10, 100, 1).source())
+	s := &bodies{Store: storeBytes(t, readBody(t, o))}
+	_, err := segmentobject.Verify(t.Context(), s, "k.seg", o.Size())
+	require.NoError(t, err)
+	require.Zero(t, s.open, "bodies left open")
+	s.fail = true
+	_, err = segmentobject.Verify(t.Context(), s, "k.seg", o.Size())
+	require.ErrorIs(t, err, objstore.ErrUnavailable)
+	require.Zero(t, s.open)
+}
+
+// bodies counts the bodies that are open, and fails the GETs of batches alone.
+type bodies struct {
+	objstore.Store
+	open int
+	fail bool
+}
+
+type countedBody struct {
+	io.ReadCloser
+	s *bodies
+}
+
+func (b countedBody) Close() error {
+	b.s.open--
+	return b.ReadCloser.Close()
+}
+
+func (b *bodies) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	info, err := b.Store.Head(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if b.fail && off == 0 && n < info.Bytes {
+		return nil, objstore.ErrUnavailable
+	}
+	r, err := b.Store.Get(ctx, key, off, n)
+	if err != nil {
+		return nil, err
+	}
+	b.open++
+	return countedBody{r, b}, nil
+}
+
 // TestRangeChecksumsWithoutReading: of every range that an upload can ask for, and
 // none of those that would need a read.
 func TestRangeChecksumsWithoutReading(t *testing.T) {

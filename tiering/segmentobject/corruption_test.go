@@ -107,6 +107,28 @@ func TestVerifyChunksRanges(t *testing.T) {
 	require.Equal(t, segmentobject.Range{Start: 0, End: n}, x.Align(segmentobject.Range{Start: c - 1, End: n - 1}))
 }
 
+// TestVerifyChunksTakesWholeChunksOnly: whoever asks for other ranges has made a
+// mistake, and the object is not blamed.
+func TestVerifyChunksTakesWholeChunksOnly(t *testing.T) {
+	s := makeSample(0, 40, 100_000, 13)
+	x := mustIndex(t, build(t, s.source()))
+	c, n := x.ChunkBytes(), int64(len(s.bytes))
+	for _, r := range []struct {
+		position, n int64
+		ok          bool
+	}{
+		{0, 0, true}, {c, 0, true}, {0, c, true}, {c, 2 * c, true}, {0, n, true}, {n / c * c, n - n/c*c, true},
+		{-c, c, false}, {-c, 2 * c, false}, {1, c - 1, false}, {1, c, false}, {c, c - 1, false}, {c, 1, false},
+		{0, n + 1, false}, {0, n - 1, false}, {n / c * c, c, false}, {(n/c + 1) * c, c, false}, {c, -c, false}, {2 * c, -1, false},
+	} {
+		from := max(min(r.position, n), 0)
+		err := x.VerifyChunksAt(r.position, bytes.NewReader(s.bytes[from:]), 0, r.n)
+		require.Equal(t, r.ok, err == nil, "%+v: %v", r, err)
+		require.NotErrorIs(t, err, segmentobject.ErrCorrupt)
+		require.NotErrorIs(t, err, io.ErrUnexpectedEOF, "it was not even read")
+	}
+}
+
 var rewrite = flag.Bool("rewrite", false, "write the golden object again")
 
 // TestGoldenObject keeps the bytes of version 1: what is in buckets must stay

@@ -274,7 +274,7 @@ func (x *Index) VerifyChunks(position int64, b []byte) error {
 // VerifyChunksAt is VerifyChunks for n bytes that lie in a file: r holds them
 // from at on.
 func (x *Index) VerifyChunksAt(position int64, r io.ReaderAt, at, n int64) error {
-	buf := make([]byte, min(n, 128<<10))
+	buf := make([]byte, max(min(n, 128<<10), 0))
 	return x.verifyChunks(position, n, func(off, n int64) (crc uint32, err error) {
 		for n > 0 && err == nil {
 			b := buf[:min(n, int64(len(buf)))]

@@ -162,6 +162,21 @@ func TestObjectRoundTrip(t *testing.T) {
 	}
 }
 
+// TestAbortedAtTheEnds: a transaction that ends with the first offset, or starts
+// with the last one, overlaps; one next to them does not.
+func TestAbortedAtTheEnds(t *testing.T) {
+	src := makeSample(100, 5, 10, 1).source()
+	all := []producerstate.AbortedTxn{
+		{ProducerID: 1, First: 90, Last: 99, LastStableOffset: 100},
+		{ProducerID: 2, First: 90, Last: 100, LastStableOffset: 101},
+		{ProducerID: 3, First: src.End - 1, Last: src.End + 5, LastStableOffset: src.End + 6},
+		{ProducerID: 4, First: src.End, Last: src.End + 6, LastStableOffset: src.End + 7},
+	}
+	src.Aborted = all
+	x := mustIndex(t, build(t, src))
+	require.Equal(t, all[1:3], x.Aborted(0, 1<<40))
+}
+
 func TestAbortedOverlap(t *testing.T) {
 	s := makeSample(100, 50, 10, 1)
 	x, err := segmentobject.ReadIndex(t.Context(), stored(t, build(t, s.source())), "a/b.seg", build(t, s.source()).Summary())
@@ -241,6 +256,21 @@ func TestFindEveryTimestamp(t *testing.T) {
 				require.Less(t, r.End-r.Start, int64(3*segmentobject.IndexIntervalBytes))
 			}
 			// No batch before the range may qualify from where it starts.
+		}
+		// Just at each batch's own greatest, where the index may have its entries.
+		for i, b := range s.batches {
+			if from > s.base || i > 0 && b.MaxTimestamp() <= s.batches[i-1].MaxTimestamp() {
+				continue
+			}
+			want := 0
+			for s.batches[want].MaxTimestamp() < b.MaxTimestamp() {
+				want++
+			}
+			r, ok := x.FindTimestamp(b.MaxTimestamp(), from)
+			require.True(t, ok)
+			require.LessOrEqual(t, r.Start, s.positions[want])
+			require.Less(t, s.positions[want], r.End)
+			require.Less(t, r.End-r.Start, int64(2*segmentobject.IndexIntervalBytes), "one interval")
 		}
 		_, ok := x.FindTimestamp(o.Summary().MaxTimestamp, from)
 		require.True(t, ok, "the greatest there is")

@@ -172,8 +172,6 @@ func (s *scanner) finish() error {
 	switch {
 	case s.have != 0 || s.pos != s.bytes:
 		return corrupt(s.key, s.start, "%w: the batches end at byte %d of %d", recordbatch.ErrTruncated, s.pos, s.bytes)
-	case s.stats.batches == 0:
-		return corrupt(s.key, 0, "no batch")
 	case s.next != s.end && !s.sparse:
 		return corrupt(s.key, s.start, "the last batch ends at offset %d, expected %d", s.next, s.end)
 	}
