@@ -131,6 +131,50 @@ func TestEpochsOutliveRestarts(t *testing.T) {
 	require.Equal(t, want, openLog(t, cfg).Epochs().Entries(), "a lost file is made from the headers")
 }
 
+// Epochs are forgotten below the log start, while the segment that it lies in
+// still holds batches of them: indexes of such a segment are made anew all the
+// same, and so is a log whose recovery point is lost.
+func TestIndexesAreMadeAnewBelowTheEpochsThatAreKept(t *testing.T) {
+	for name, damage := range map[string]func(t *testing.T, fs disk.FS, cfg *Config, base cluster.Offset){
+		"index": func(t *testing.T, fs disk.FS, _ *Config, base cluster.Offset) {
+			require.NoError(t, fs.Remove(path.Join(testDir, segment.Name(base, segment.IndexSuffix))))
+		},
+		"recovery point": func(_ *testing.T, _ disk.FS, cfg *Config, _ cluster.Offset) {
+			cfg.CleanStop, cfg.RecoveryPoint = false, 0
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs := disk.NewCrash(1)
+			cfg := config(fs)
+			cfg.Settings.SegmentBytes = 1 << 20
+			l := openLog(t, cfg)
+			for _, e := range []cluster.LeaderEpoch{0, 2, 4} {
+				l.AssignEpoch(e)
+				for range 10 {
+					_, err := l.Append(batchOf(l.EndOffset(), 3, recordbatch.Options{LeaderEpoch: e}))
+					require.NoError(t, err)
+				}
+			}
+			l.SetStartOffset(45)
+			require.NoError(t, l.Flush(context.Background()))
+			want := []leaderepoch.Entry{{Epoch: 2, Start: 45}, {Epoch: 4, Start: 60}}
+			require.Equal(t, want, l.Epochs().Entries())
+			base, end := l.Segments()[0].Base, l.EndOffset()
+			require.Zero(t, base)
+			require.NoError(t, l.Close(true))
+
+			cfg.CleanStop, cfg.LogStart, cfg.RecoveryPoint = true, 45, end
+			damage(t, fs, &cfg, base)
+			l = openLog(t, cfg)
+			require.Equal(t, end, l.EndOffset())
+			require.Equal(t, cluster.Offset(45), l.StartOffset())
+			require.Equal(t, want, l.Epochs().Entries())
+			require.Len(t, readAll(t, l, 45, 1<<20), 15)
+			require.NoError(t, l.Close(true))
+		})
+	}
+}
+
 func TestReset(t *testing.T) {
 	fs := disk.NewCrash(1)
 	cfg := config(fs)

@@ -225,8 +225,10 @@ func (l *Log) scannedEpoch(e cluster.LeaderEpoch, start cluster.Offset) error {
 		return nil
 	}
 	if e < l.lastEpoch {
-		if before, ok := l.mu.epochs.EpochAt(start); ok && before == e {
-			return nil // an old segment, recovered for its indexes alone
+		// An old segment, recovered for its indexes alone. The list begins at the
+		// log start and knows nothing of what a segment still holds below it.
+		if before, ok := l.mu.epochs.EpochAt(start); !ok || before == e {
+			return nil
 		}
 		return fmt.Errorf("leader epoch %d after %d: %w", e, l.lastEpoch, segment.ErrUnordered)
 	}
