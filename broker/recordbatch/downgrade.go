@@ -31,7 +31,8 @@ func (g *Downgrader) SetLimit(bytesMax int) { g.d.SetLimit(bytesMax) }
 // compressed message with the same codec, except that zstd, which the old
 // formats do not have, becomes plain messages. Headers are dropped, control
 // batches are skipped, and producer ids and transactions leave no trace. In v0
-// there are no timestamps.
+// there are no timestamps. Of a batch with a damaged record plain messages stay in
+// dst up to that record, compressed ones not at all.
 func (g *Downgrader) Append(dst []byte, b Batch, magic int8, from cluster.Offset, bytesMax int, oneAtLeast bool) ([]byte, Downgraded, error) {
 	if b.IsControl() || b.RecordCount() == 0 || b.LastOffset() < from {
 		return dst, Downgraded{}, nil

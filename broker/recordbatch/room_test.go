@@ -78,3 +78,46 @@ func TestDowngradeFillsItsRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestDowngradeOfDamagedRecords: a record that is none, behind good ones, is an
+// error; plain messages before it are there, of a compressed one there is nothing.
+func TestDowngradeOfDamagedRecords(t *testing.T) {
+	for _, codec := range codecs {
+		good := build(recordbatch.Options{}, recordbatch.Record{Value: []byte("one")}, recordbatch.Record{Offset: 1, Value: []byte("two")}, recordbatch.Record{Offset: 2, Value: []byte("three")})
+		payload := bytes.Clone(good.Payload())
+		payload[len(payload)-8]++ // in the last record: its value is longer than it
+		b := withPayload(3, 2, payload)
+		if codec != recordbatch.None {
+			b = b.AppendCompressed(nil, codec, 0)
+		}
+		require.Equal(t, codec, recordbatch.Batch(b).Compression())
+		for magic := int8(0); magic <= 1; magic++ {
+			_, err := decodeAll(b)
+			require.Error(t, err)
+			set, done, err := new(recordbatch.Downgrader).Append([]byte("head"), b, magic, 0, 1<<20, true)
+			require.ErrorIs(t, err, recordbatch.ErrCorrupt, "%v v%d", codec, magic)
+			require.Equal(t, "head", string(set[:4]))
+			if codec != recordbatch.None && codec != recordbatch.Zstd {
+				require.Len(t, set, 4)
+				require.Zero(t, done)
+				continue
+			}
+			before, err := messages(&recordbatch.Decoder{}, set[4:])
+			require.NoError(t, err)
+			require.Len(t, before, 2)
+			require.Equal(t, "two", string(before[1].Value))
+		}
+	}
+}
+
+// TestOldestFormatHasNoTimestampType: the attributes of v0 are the codec alone.
+func TestOldestFormatHasNoTimestampType(t *testing.T) {
+	for _, codec := range []recordbatch.Codec{recordbatch.None, recordbatch.Gzip, recordbatch.Snappy, recordbatch.LZ4} {
+		b := build(recordbatch.Options{Codec: codec, LogAppendTime: true, AppendTimestamp: 9}, recordbatch.Record{Timestamp: 5, Value: []byte("v")})
+		for magic, bit := range []byte{0, 8} {
+			set, _, err := new(recordbatch.Downgrader).Append(nil, b, int8(magic), 0, 1<<20, false)
+			require.NoError(t, err)
+			require.Equal(t, byte(codec)|bit, set[17], "%v v%d", codec, magic)
+		}
+	}
+}
