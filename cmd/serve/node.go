@@ -15,6 +15,7 @@ import (
 	"strandline/broker/admin"
 	"strandline/broker/api"
 	"strandline/broker/coordinator"
+	"strandline/broker/keyindex"
 	"strandline/broker/lifecycle"
 	"strandline/broker/partition"
 	"strandline/broker/replicas"
@@ -67,6 +68,7 @@ type Node struct {
 	// In the order in which they start; they stop in the opposite one.
 	meta       *node.Node
 	views      *coordinator.Views
+	keyIndex   *keyindex.Index
 	dirs       *replicas.Dirs
 	cache      *rangecache.Cache
 	server     *server.Server
@@ -118,7 +120,7 @@ func Start(ctx context.Context, cfg Config) (_ *Node, err error) {
 	}()
 	n.keepBallast(onDisk)
 	for _, part := range []func(context.Context) error{
-		n.openDirectories, n.listen, n.startMetadata, n.openViews, n.startTier, n.startReplicas, n.serve, n.register, n.startArchive,
+		n.openDirectories, n.listen, n.startMetadata, n.openViews, n.openKeyIndex, n.startTier, n.startReplicas, n.serve, n.register, n.startArchive,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, err
@@ -267,7 +269,7 @@ func (n *Node) startReplicas(ctx context.Context) error {
 				l.Poke()
 			}
 		},
-		Hosting: n.coordinated,
+		Hosting: n.coordinated, Index: n.keyIndex,
 		OnOffer: func(tp cluster.TopicPartition) {
 			if a := n.offers.Load(); a != nil {
 				a.Wake(tp)
@@ -282,7 +284,7 @@ func (n *Node) startReplicas(ctx context.Context) error {
 		return err
 	}
 	n.onClose("replicas", n.replicas.Close)
-	n.registry.MustRegister(n.diskCollector())
+	n.registry.MustRegister(n.diskCollector(), compactionCollector{n})
 	return nil
 }
 

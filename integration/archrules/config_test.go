@@ -40,7 +40,7 @@ func candidates(k config.Key) []string {
 	if n, err := strconv.ParseInt(k.Default, 10, 64); err == nil {
 		list = append(list, strconv.FormatInt(n+1, 10), strconv.FormatInt(n-1, 10))
 	}
-	return append(list, "7", "4096", "2097152", "LogAppendTime", "gzip", "compact", "json", "debug", "md5", "minio",
+	return append(list, "0.25", "7", "4096", "2097152", "LogAppendTime", "gzip", "compact", "json", "debug", "md5", "minio",
 		"upgrade", "classic", "range", "PLAINTEXT://localhost:1", "http://localhost:1", "1@localhost:1", "PLAINTEXT:PLAINTEXT", "file:///x", "x")
 }
 
@@ -126,6 +126,8 @@ func readFields(t *testing.T) (broker, topic map[string]bool) {
 				broker["Store."+s.Sel.Name] = true
 			case "Cache":
 				broker["Cache."+s.Sel.Name] = true
+			case "Cleaner", "cleaner":
+				broker["Cleaner."+s.Sel.Name] = true
 			case "OffsetsTopic":
 				broker["OffsetsTopic."+s.Sel.Name] = true
 			case "Groups", "c":

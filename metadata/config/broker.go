@@ -61,6 +61,10 @@ type Broker struct {
 
 	OffsetsTopic OffsetsTopic
 
+	// Cleaner is what holds as long as no dynamic configuration says otherwise; see
+	// EffectiveCleaner.
+	Cleaner Cleaner
+
 	// TierByDefault is log.remote.storage.enable with its default resolved:
 	// new topics that do not say are tiered.
 	TierByDefault      bool

@@ -106,7 +106,7 @@ func keyErr(key, format string, args ...any) error {
 
 var (
 	topicTable  = table(TopicScope, topicKeys())
-	brokerTable = table(BrokerScope, brokerKeys(), storeKeys(), groupBrokerKeys(), offsetsTopicKeys(), ignoredKeys(), unsafeKeys())
+	brokerTable = table(BrokerScope, brokerKeys(), storeKeys(), cleanerKeys(), groupBrokerKeys(), offsetsTopicKeys(), ignoredKeys(), unsafeKeys())
 	groupTable  = table(GroupScope, groupKeys())
 )
 

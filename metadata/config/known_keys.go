@@ -135,15 +135,6 @@ metadata.max.idle.interval.ms INT 500
 metadata.max.retention.bytes LONG 104857600
 metadata.max.retention.ms LONG 604800000
 `},
-	{"compaction is not implemented yet", `
-log.cleaner.backoff.ms LONG 15000
-log.cleaner.dedupe.buffer.size LONG 134217728
-log.cleaner.enable BOOLEAN true
-log.cleaner.io.buffer.load.factor DOUBLE 0.9
-log.cleaner.io.buffer.size INT 524288
-log.cleaner.io.max.bytes.per.second DOUBLE 1.7976931348623157E308
-log.cleaner.threads INT 1
-`},
 	{"the tier is built in and has keys of its own, see remote.store.url", `
 remote.log.index.file.cache.total.size.bytes LONG 1073741824
 remote.log.index.file.cache.ttl.ms LONG 900000

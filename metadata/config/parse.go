@@ -59,7 +59,7 @@ func ParseBroker(props map[string]string) (Broker, []Warning, error) {
 		return Broker{}, warnings, errors.Join(errs...)
 	}
 	b := scalars(set)
-	for _, step := range []func(*Broker, values) error{node, directories, listeners, voters, store, groups, offsetsTopic, defaultsAgree} {
+	for _, step := range []func(*Broker, values) error{node, directories, listeners, voters, store, cleaner, groups, offsetsTopic, defaultsAgree} {
 		if err := step(&b, set); err != nil {
 			errs = append(errs, err)
 		}
