@@ -242,9 +242,6 @@ func (c *classicMember) equal(d *classicMember) bool {
 // target and its partitions, and begins anew.
 func (e *event) replace(old *member, id string) *member {
 	about, current, target := old.memberValue, old.currentValue, e.targets[old.id]
-	if target == nil {
-		target = assignment{}
-	}
 	e.forget(old)
 	current.epoch, current.previous = 0, 0
 	e.put(kindMember, id, about)

@@ -3,13 +3,17 @@ package consumer
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
 
 	"strandline/broker/group"
+	"strandline/broker/group/classic"
 )
 
 // What is decoded from any bytes is encoded to bytes that mean the same, and no
@@ -227,6 +231,167 @@ func TestUnknownStateBeginsAgain(t *testing.T) {
 		MemberID: "m", MemberEpoch: 4, HeartbeatInterval: 5 * time.Second, HasAssignment: true,
 		Assignment: []group.TopicPartitions{{Topic: topic.ID, Partitions: []int32{0}}},
 	}, fx.Replies[0].ConsumerHeartbeat)
+	require.True(t, lastCurrent(fx).equal(currentValue{epoch: 4, previous: 4, assigned: holding{topic.ID: {0: 4}}, revoking: holding{}}))
+}
+
+// lastCurrent is the last record of what an event has made of a member.
+func lastCurrent(fx group.Effects) currentValue {
+	v, _ := decodeValue(kindCurrent, fx.Records[len(fx.Records)-1].Value)
+	return v.(currentValue)
+}
+
+// Lists that another one wrote in no order are sets all the same, and what does
+// not fit its bytes is refused.
+func TestOddValues(t *testing.T) {
+	id := idOf("a", 0)
+	entry := func(partitions ...byte) []byte {
+		b := append([]byte{}, id[:]...)
+		b = append(b, byte(len(partitions)+1))
+		for _, p := range partitions {
+			b = append(b, 0, 0, 0, p)
+		}
+		return append(b, 0)
+	}
+	b := append([]byte{0, 0, 3}, entry(5, 1, 5)...)
+	b = append(append(b, entry(2)...), 0)
+	v, err := decodeValue(kindTargetMember, b)
+	require.NoError(t, err)
+	require.Equal(t, targetMemberValue{assignment{id: {1, 2, 5}}}, v)
+	v, err = decodeValue(kindRegex, append([]byte{0, 0, 4, 2, 'b', 2, 'a', 2, 'b'}, make([]byte, 17)...))
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b"}, v.(regexValue).topics)
+	for name, b := range map[string][]byte{
+		"a list that is null":             {0, 0, 0, 0},
+		"a list longer than its bytes":    append(append([]byte{0, 0, 2}, id[:]...), 4, 0, 0, 0, 1, 0, 0, 0),
+		"a tag without its content":       {0, 0, 1, 1, 9, 5, 1},
+		"a list of more than can be left": {0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0},
+	} {
+		_, err := decodeValue(kindTargetMember, b)
+		require.ErrorIs(t, err, group.ErrMalformedRecord, name)
+	}
+	for name, b := range map[string][]byte{
+		"a hash of three bytes": {0, 0, 0, 0, 0, 1, 1, 0, 3, 1, 2, 3},
+		"no hash at all":        {0, 0, 0, 0, 0, 1, 1, 0, 0},
+	} {
+		_, err := decodeValue(kindGroup, b)
+		require.ErrorIs(t, err, group.ErrMalformedRecord, name)
+	}
+	// Epochs that are fewer than the partitions are not believed.
+	one := append(append([]byte{0, 0, 0, 0, 0, 7, 0, 0, 0, 6, 0, 2}, id[:]...), 3, 0, 0, 0, 1, 0, 0, 0, 2, 1, 0, 5, 2, 0, 0, 0, 3)
+	v, err = decodeValue(kindCurrent, append(one, 1, 0))
+	require.NoError(t, err)
+	require.Equal(t, holding{id: {1: 7, 2: 7}}, v.(currentValue).assigned)
+	// So are none at all, in the words that mean just that.
+	null := append(append([]byte{0, 0, 0, 0, 0, 7, 0, 0, 0, 6, 0, 2}, id[:]...), 2, 0, 0, 0, 1, 1, 0, 1, 0)
+	v, err = decodeValue(kindCurrent, append(null, 1, 0))
+	require.NoError(t, err)
+	require.Equal(t, holding{id: {1: 7}}, v.(currentValue).assigned)
+}
+
+// What a member that joins says of itself is recorded as Apache Kafka does.
+func TestAJoinIsRecordedAsApacheKafkaDoes(t *testing.T) {
+	w := newWorld()
+	fx := New("gruppe-ä").Heartbeat(time.UnixMilli(1), Env{Config: DefaultConfig(), Topics: w}, group.ConsumerHeartbeatRequest{
+		MemberID: "m", Client: group.Client{ID: "c", Host: "/10.0.0.1"}, SubscribedTopics: []string{"b", "a"}, RebalanceTimeout: 1234 * time.Millisecond,
+		Owned: []group.TopicPartitions{},
+	})
+	require.NoError(t, fx.Replies[0].Err)
+	require.Contains(t, goldenLines(t, "record"), fmt.Sprintf("member %x %x", fx.Records[0].Key, fx.Records[0].Value))
+}
+
+// A request's memory is its caller's again once it is answered.
+func TestRequestsAreNotKept(t *testing.T) {
+	w := newWorld()
+	w.set("a", 1, nil)
+	env, v := Env{Config: DefaultConfig(), Topics: w}, view{}
+	var memory [][]byte
+	lend := func(s string) string {
+		b := []byte(s)
+		memory = append(memory, b)
+		return unsafe.String(&b[0], len(b))
+	}
+	lendPtr := func(s string) *string { return ptr(lend(s)) }
+	said := kmsg.ConsumerMemberMetadata{Topics: []string{"a"}, Version: 3, Rack: ptr("r")}
+	metadata := said.AppendTo(nil)
+	memory = append(memory, metadata)
+	g, now := New("g"), time.UnixMilli(1)
+	v.add(t, g.Heartbeat(now, env, group.ConsumerHeartbeatRequest{
+		MemberID: lend("m"), InstanceID: lend("i"), Client: group.Client{ID: lend("c"), Host: lend("h")}, RackID: lendPtr("r"),
+		SubscribedTopics: []string{lend("a")}, SubscribedRegex: lendPtr("b.*"), Assignor: lendPtr("range"), Owned: []group.TopicPartitions{},
+	}).Records)
+	v.add(t, g.Join(now, env, group.JoinRequest{
+		MemberID: lend("n"), Client: group.Client{ID: lend("c"), Host: lend("h")}, ProtocolType: lend("consumer"),
+		SessionTimeout: time.Minute, Protocols: []group.Protocol{{Name: lend("range"), Metadata: metadata}},
+	}).Records)
+	v.add(t, g.Heartbeat(now, env, group.ConsumerHeartbeatRequest{
+		MemberID: lend("m"), InstanceID: lend("i"), MemberEpoch: group.LeaveStaticEpoch, Client: group.Client{ID: lend("c"), Host: lend("h")}, RebalanceTimeout: -1,
+	}).Records)
+	v.add(t, g.Heartbeat(now, env, group.ConsumerHeartbeatRequest{
+		MemberID: lend("m2"), InstanceID: lend("i"), Client: group.Client{ID: lend("c"), Host: lend("h")},
+		SubscribedTopics: []string{lend("a")}, Owned: []group.TopicPartitions{},
+	}).Records)
+	require.Len(t, g.members, 2)
+	for _, b := range memory {
+		for i := range b {
+			b[i] = '?'
+		}
+	}
+	checkGroup(t, g, env.Config, v)
+}
+
+// The group stays what it is where a member's metadata, to the protocol that the
+// members would agree on, cannot be read.
+func TestDowngradeThatCannotBe(t *testing.T) {
+	w := newWorld()
+	w.set("a", 2, nil)
+	env, v := Env{Config: DefaultConfig(), Topics: w}, view{}
+	g, now := New("g"), time.UnixMilli(1)
+	v.add(t, g.Heartbeat(now, env, group.ConsumerHeartbeatRequest{MemberID: "m", InstanceID: "i", SubscribedTopics: []string{"a"}, Owned: []group.TopicPartitions{}}).Records)
+	good := (&kmsg.ConsumerMemberMetadata{Topics: []string{"a"}, Version: 1}).AppendTo(nil)
+	for id, protocols := range map[string][]group.Protocol{
+		"b": {{Name: "range", Metadata: good}, {Name: "sticky", Metadata: []byte{0}}},
+		"c": {{Name: "sticky", Metadata: good}, {Name: "range", Metadata: good}},
+		"d": {{Name: "sticky", Metadata: good}, {Name: "range", Metadata: good}},
+	} {
+		fx := g.Join(now, env, group.JoinRequest{MemberID: id, ProtocolType: group.ConsumerProtocol, SessionTimeout: time.Minute, Protocols: protocols})
+		require.NoError(t, fx.Replies[0].Err)
+		v.add(t, fx.Records)
+	}
+	again := g.Join(now, env, group.JoinRequest{
+		NewMemberID: "m2", InstanceID: "i", ProtocolType: group.ConsumerProtocol, SessionTimeout: time.Minute, Protocols: []group.Protocol{{Name: "sticky", Metadata: good}},
+	})
+	require.NoError(t, again.Replies[0].Err)
+	require.Equal(t, "m2", again.Replies[0].Join.MemberID)
+	v.add(t, again.Records)
+	require.Nil(t, g.Successor())
+	checkGroup(t, g, env.Config, v)
+	fx := g.Leave(now, env, group.LeaveRequest{Members: []group.LeavingMember{{MemberID: "m2"}}})
+	v.add(t, fx.Records)
+	require.Nil(t, g.Successor())
+	require.Len(t, g.members, 3)
+	checkGroup(t, g, env.Config, v)
+}
+
+// A member of a classic group goes on with what it said to the protocol that was
+// chosen.
+func TestUpgradeTakesTheChosenProtocol(t *testing.T) {
+	w := newWorld()
+	w.set("a", 2, nil)
+	w.set("b", 2, nil)
+	env, now := Env{Config: DefaultConfig(), Topics: w}, time.UnixMilli(1)
+	metadata := func(topic string) []byte {
+		return (&kmsg.ConsumerMemberMetadata{Topics: []string{topic}}).AppendTo(nil)
+	}
+	old, err := classic.Downgrade(env.Config.Classic, "g", now, 7, []classic.Member{
+		{MemberID: "x", SessionTimeout: time.Minute, Protocols: []group.Protocol{{Name: "p", Metadata: metadata("a")}, {Name: "q", Metadata: metadata("b")}}},
+		{MemberID: "y", SessionTimeout: time.Minute, Protocols: []group.Protocol{{Name: "q", Metadata: metadata("b")}}},
+	}, func(classic.Member, string) ([]byte, error) { return nil, nil })
+	require.NoError(t, err)
+	g, fx := Upgrade(now, env, old, group.ConsumerHeartbeatRequest{MemberID: "m", SubscribedTopics: []string{"a"}, Owned: []group.TopicPartitions{}})
+	require.NoError(t, fx.Replies[0].Err)
+	require.Equal(t, []string{"b"}, g.members["x"].topics)
+	require.Equal(t, int32(7), g.members["x"].epoch)
+	require.Equal(t, group.Dead, old.State())
 }
 
 // An expression that cannot be compiled any more matches nothing.
