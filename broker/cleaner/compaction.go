@@ -187,6 +187,8 @@ type Run struct {
 	// Tombstones below it may go once their horizon has passed, and get one where
 	// they have none: every earlier segment has been filtered with them.
 	TombstonesBelow cluster.Offset
+	// LiveBytes is about what will be left of it.
+	LiveBytes int64
 }
 
 // mergeFactor is by how much a segment that has no need of it may be larger than
@@ -234,7 +236,7 @@ func runs(s CompactionState, segments []CompactionSegment, groups []group) []Run
 	clean := s.Indexed
 	for _, g := range groups {
 		if g.needed || g.last > g.first {
-			out = append(out, Run{First: segments[g.first].Base, Next: segments[g.last].Next, TombstonesBelow: clean})
+			out = append(out, Run{First: segments[g.first].Base, Next: segments[g.last].Next, TombstonesBelow: clean, LiveBytes: g.live})
 			continue // filtered with the whole index then
 		}
 		clean = min(clean, segments[g.first].CleanThrough(s.Indexed))

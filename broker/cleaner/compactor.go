@@ -43,7 +43,10 @@ type Compactor struct {
 	StepBytes int
 	// Pace is called with the bytes read or written since its last call, and may
 	// wait. Its error ends the pass.
-	Pace   func(ctx context.Context, bytes int) error
+	Pace func(ctx context.Context, bytes int) error
+	// Room says whether there is room on the disk for so many more bytes for a
+	// while. Nil: always.
+	Room   func(bytes int64) bool
 	Now    func() time.Time
 	Logger *slog.Logger
 }
@@ -63,6 +66,7 @@ type Result struct {
 	SegmentsBefore          int
 	SegmentsAfter           int
 	KeysMax                 int // of a merge into the index
+	NoRoom                  int // rewrites that had to wait for room on the disk
 }
 
 // pass is one pass over one log.
@@ -201,6 +205,10 @@ func (p *pass) run(bound cluster.Offset) error {
 	}
 	txns := &transactions{pass: p, open: map[cluster.ProducerID]struct{}{}, at: s.Segments[0].Base, need: needsTransactions(s)}
 	for _, run := range Runs(s, p.limits, bound) {
+		if p.c.Room != nil && !p.c.Room(run.LiveBytes) {
+			p.result.NoRoom++
+			continue
+		}
 		err := p.rewrite(run, bound, txns)
 		if errors.Is(err, ErrInterrupted) && p.step(func(*locallog.Log) error { return nil }) == nil {
 			continue // not flushed yet, or trimmed: the next pass sees to it

@@ -17,7 +17,6 @@ import (
 	"strandline/broker/recordbatch"
 	"strandline/metadata/cluster"
 	"strandline/metadata/disk"
-	"strandline/metadata/store"
 )
 
 const (
@@ -37,7 +36,7 @@ type bench struct {
 	now    time.Time
 	cfg    locallog.Config
 	log    *locallog.Log
-	db     *store.DB
+	index  *keyindex.Index
 	c      *Compactor
 	holds  cluster.Offset // what is not decided, where above 0
 	serial int
@@ -60,13 +59,13 @@ func (b *bench) open() (err error) {
 	if b.log, err = locallog.Open(b.cfg); err != nil {
 		return err
 	}
-	b.db, err = store.Open(store.Config{FS: b.fs, Dir: indexDir, MemTableBytes: 256 << 10, CacheBytes: 1 << 20})
+	b.index, err = keyindex.Open(keyindex.Config{FS: b.fs, Dir: indexDir, MemTableBytes: 256 << 10, CacheBytes: 1 << 20})
 	if err != nil {
 		_ = b.log.Close(false)
 		return err
 	}
 	b.c = &Compactor{
-		Index: keyindex.New(b.db), MemoryBytes: 1, StepBytes: 700,
+		Index: b.index, MemoryBytes: 1, StepBytes: 700,
 		Pace:   func(ctx context.Context, _ int) error { return ctx.Err() },
 		Now:    func() time.Time { return b.now },
 		Logger: slog.New(slog.DiscardHandler),
@@ -77,7 +76,7 @@ func (b *bench) open() (err error) {
 func (b *bench) close(clean bool) {
 	b.t.Helper()
 	require.NoError(b.t, b.log.Close(clean))
-	require.NoError(b.t, b.db.Close())
+	require.NoError(b.t, b.index.Close())
 	b.cfg.CleanStop = clean
 }
 

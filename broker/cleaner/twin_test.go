@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -301,13 +302,13 @@ func crashDuring(h *history, fs *disk.Crash) (after *disk.Crash) {
 	h.cfg.Hook = nil
 	h.seal()
 	fault := disk.NewFault(fs, func(op disk.Op) error {
-		if after == nil && op.Kind.Mutates() && fs.Ops() >= calls {
+		if strings.HasPrefix(op.Name, logDir) && after == nil && op.Kind.Mutates() && fs.Ops() >= calls {
 			after = fs.Clone(h.rng)
 			cancel()
 		}
 		return nil
 	})
-	// The log alone goes through it: what it does to the disk is what matters.
+	// What the log does to the disk is what matters.
 	h.close(true)
 	h.cfg.FS, h.fs = fault, fault
 	require.NoError(h.t, h.open())

@@ -15,7 +15,7 @@ import (
 // memory that has one where it is.
 func (p *Partition) Dead(from, to cluster.Offset) iter.Seq2[cluster.Offset, error] {
 	return func(yield func(cluster.Offset, error) bool) {
-		next, stop := iter.Pull2(p.index.db.Scan(store.KeyIndexDead(p.meta.id, from, to)))
+		next, stop := iter.Pull2(p.db.Scan(store.KeyIndexDead(p.meta.id, from, to)))
 		defer stop()
 		var open runs
 		for e, err, more := next(); more || len(open) > 0; {

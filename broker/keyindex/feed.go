@@ -163,7 +163,7 @@ func (f *Feed) Commit(at Position) (FeedStats, error) {
 // merge moves the keys of the table in the database, in one batch with all that
 // follows (K1).
 func (f *Feed) merge() error {
-	p, b := f.p, f.p.index.db.NewWriteBatch()
+	p, b := f.p, f.p.db.NewWriteBatch()
 	defer func() { _ = b.Close() }()
 	keys := f.table.sorted()
 	f.stats.Merges++
@@ -197,7 +197,7 @@ func (f *Feed) merge() error {
 // move enters the keys, which are in order, and kills their former records.
 func (f *Feed) move(b *store.WriteBatch, keys []slot) (fresh int64, err error) {
 	id := f.p.meta.id
-	seeker, err := f.p.index.db.NewSeeker(store.KeyIndexEntries(id))
+	seeker, err := f.p.db.NewSeeker(store.KeyIndexEntries(id))
 	if err != nil {
 		return 0, err
 	}

@@ -6,29 +6,120 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 
 	"strandline/metadata/cluster"
+	"strandline/metadata/disk"
 	"strandline/metadata/store"
 )
 
 // ErrCorrupt: an entry of the database that is none.
 var ErrCorrupt = errors.New("key index is corrupt")
 
-// Index is the key indexes of all partitions of a broker.
-type Index struct {
-	db *store.DB
-	mu sync.Mutex // held over the drawing of an id
+// Config is what an Index needs.
+type Config struct {
+	FS     disk.FS
+	Dir    string // of the database, made if missing
+	Logger *slog.Logger
+	Fatal  func(err error) // see store.Config
+	// CacheBytes and MemTableBytes are those of the database; 0: its defaults.
+	CacheBytes, MemTableBytes int64
 }
 
-// New makes an Index of a database of its own.
-func New(db *store.DB) *Index { return &Index{db: db} }
+// Index is the key indexes of all partitions of a broker.
+type Index struct {
+	cfg Config
+	mu  struct {
+		sync.Mutex // held over the drawing of an id, and over a new beginning
+		db         *store.DB
+		closed     bool
+	}
+}
+
+// Open opens the database; one that does not open is begun anew.
+func Open(cfg Config) (*Index, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	x := &Index{cfg: cfg}
+	db, err := x.open()
+	if err != nil {
+		cfg.Logger.Warn("key index cannot be opened: it is made anew from the logs", "dir", cfg.Dir, "err", err)
+		if db, err = x.begin(); err != nil {
+			return nil, err
+		}
+	}
+	x.mu.db = db
+	return x, nil
+}
+
+func (x *Index) open() (*store.DB, error) {
+	return store.Open(store.Config{
+		FS: x.cfg.FS, Dir: x.cfg.Dir, Logger: x.cfg.Logger, Fatal: x.cfg.Fatal, CacheBytes: x.cfg.CacheBytes, MemTableBytes: x.cfg.MemTableBytes,
+	})
+}
+
+// begin opens an empty database in place of whatever is there.
+func (x *Index) begin() (*store.DB, error) {
+	if err := x.cfg.FS.RemoveAll(x.cfg.Dir); err != nil {
+		return nil, fmt.Errorf("key index: %w", err)
+	}
+	db, err := x.open()
+	if err != nil {
+		return nil, fmt.Errorf("key index: %w", err)
+	}
+	return db, nil
+}
+
+func (x *Index) live() *store.DB {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.mu.db
+}
+
+// Failed is told of errors of what Open returned: where one says that the
+// database cannot be trusted it is begun anew, and every Partition of the old one
+// answers store.ErrClosed. It says whether it was.
+func (x *Index) Failed(err error) bool {
+	var corrupt *store.CorruptError
+	if !errors.As(err, &corrupt) && !errors.Is(err, ErrCorrupt) {
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.mu.closed {
+		return false
+	}
+	x.cfg.Logger.Error("key index is corrupt and is made anew from the logs", "dir", x.cfg.Dir, "err", err)
+	if err := x.mu.db.Close(); err != nil {
+		x.cfg.Logger.Warn("key index did not close", "err", err)
+	}
+	db, err := x.begin()
+	if err != nil {
+		x.cfg.Logger.Error("key index cannot be made anew: nothing is compacted until the next start", "err", err)
+		return false
+	}
+	x.mu.db = db
+	return true
+}
+
+// Close ends everything that the index has given out. Idempotent.
+func (x *Index) Close() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.mu.closed = true
+	return x.mu.db.Close()
+}
+
+// DiskBytes is the size of the database.
+func (x *Index) DiskBytes() int64 { return x.live().Stats().DiskBytes }
 
 // Partitions are those that have an index.
 func (x *Index) Partitions() ([]cluster.TopicPartition, error) {
 	var out []cluster.TopicPartition
-	for e, err := range x.db.Scan(store.KeyIndexMetas()) {
+	for e, err := range x.live().Scan(store.KeyIndexMetas()) {
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +136,7 @@ func (x *Index) Drop(tp cluster.TopicPartition) error {
 	if err != nil || p.meta.id == 0 {
 		return err
 	}
-	b := x.db.NewWriteBatch()
+	b := p.db.NewWriteBatch()
 	defer func() { _ = b.Close() }()
 	dropID(b, p.meta.id)
 	b.Delete(store.KeyIndexMetaKey(tp))
@@ -68,6 +159,7 @@ type Position struct {
 // Partition is the index of one partition.
 type Partition struct {
 	index    *Index
+	db       *store.DB // as it was when the partition was opened
 	tp       cluster.TopicPartition
 	meta     meta
 	segments []Segment // by Base
@@ -115,7 +207,7 @@ func (x *Index) Open(tp cluster.TopicPartition) (*Partition, error) {
 	if err != nil || p.meta.id == 0 {
 		return p, err
 	}
-	for e, err := range x.db.Scan(store.KeyIndexSegments(p.meta.id, 0, maxOffset)) {
+	for e, err := range p.db.Scan(store.KeyIndexSegments(p.meta.id, 0, maxOffset)) {
 		if err != nil {
 			return nil, err
 		}
@@ -129,8 +221,8 @@ func (x *Index) Open(tp cluster.TopicPartition) (*Partition, error) {
 }
 
 func (x *Index) load(tp cluster.TopicPartition) (*Partition, error) {
-	p := &Partition{index: x, tp: tp, meta: meta{position: Position{cluster.NoOffset, cluster.NoLeaderEpoch}}}
-	value, ok, err := x.db.Get(store.KeyIndexMetaKey(tp))
+	p := &Partition{index: x, db: x.live(), tp: tp, meta: meta{position: Position{cluster.NoOffset, cluster.NoLeaderEpoch}}}
+	value, ok, err := p.db.Get(store.KeyIndexMetaKey(tp))
 	if err == nil && ok {
 		p.meta, err = decodeMeta(value)
 	}
@@ -145,7 +237,7 @@ func (p *Partition) Keys() int64 { return p.meta.keys }
 
 // Reset drops what is known and begins anew at an offset.
 func (p *Partition) Reset(at cluster.Offset) error {
-	id, err := p.index.nextID()
+	id, err := p.index.nextID(p.db)
 	if err != nil {
 		return err
 	}
@@ -153,7 +245,7 @@ func (p *Partition) Reset(at cluster.Offset) error {
 	if _, err := rand.Read(secret[:]); err != nil {
 		return err
 	}
-	b := p.index.db.NewWriteBatch()
+	b := p.db.NewWriteBatch()
 	defer func() { _ = b.Close() }()
 	if p.meta.id != 0 {
 		dropID(b, p.meta.id)
@@ -171,11 +263,11 @@ func (p *Partition) Reset(at cluster.Offset) error {
 }
 
 // nextID draws an id that no index has or had.
-func (x *Index) nextID() (uint32, error) {
+func (x *Index) nextID(db *store.DB) (uint32, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	next := uint32(1)
-	value, ok, err := x.db.Get(store.KeyIndexNextKey())
+	value, ok, err := db.Get(store.KeyIndexNextKey())
 	if err != nil {
 		return 0, err
 	}
@@ -185,7 +277,7 @@ func (x *Index) nextID() (uint32, error) {
 		}
 		next = binary.BigEndian.Uint32(value)
 	}
-	b := x.db.NewWriteBatch()
+	b := db.NewWriteBatch()
 	defer func() { _ = b.Close() }()
 	b.Set(store.KeyIndexNextKey(), binary.BigEndian.AppendUint32(nil, next+1))
 	return next, b.Commit(store.NoSync)
@@ -231,7 +323,7 @@ func (p *Partition) put(s Segment) {
 
 // Retain forgets the segments that keep does not want: they left the log.
 func (p *Partition) Retain(keep func(s Segment) bool) error {
-	b := p.index.db.NewWriteBatch()
+	b := p.db.NewWriteBatch()
 	defer func() { _ = b.Close() }()
 	var kept []Segment
 	for _, s := range p.segments {
@@ -258,7 +350,7 @@ const sweepBatchBytes = 1 << 20
 // Sweep forgets the keys whose latest record lies below an offset: it left the
 // log some other way than by being overwritten.
 func (p *Partition) Sweep(below cluster.Offset) (removed int64, err error) {
-	b := p.index.db.NewWriteBatch()
+	b := p.db.NewWriteBatch()
 	defer func() { _ = b.Close() }()
 	pending := int64(0)
 	commit := func() error {
@@ -272,7 +364,7 @@ func (p *Partition) Sweep(below cluster.Offset) (removed int64, err error) {
 		removed, pending = removed+pending, 0
 		return nil
 	}
-	for e, err := range p.index.db.Scan(store.KeyIndexEntries(p.meta.id)) {
+	for e, err := range p.db.Scan(store.KeyIndexEntries(p.meta.id)) {
 		if err != nil {
 			return removed, err
 		}
@@ -288,7 +380,7 @@ func (p *Partition) Sweep(below cluster.Offset) (removed int64, err error) {
 			if err := commit(); err != nil {
 				return removed, err
 			}
-			b = p.index.db.NewWriteBatch()
+			b = p.db.NewWriteBatch()
 		}
 	}
 	return removed, commit()

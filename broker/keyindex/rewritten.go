@@ -44,7 +44,7 @@ func (t *Tally) Segment() Segment { return t.segment }
 // replaced by others, which have been filtered with all that the index knew. An
 // index that misses it counts them again.
 func (p *Partition) Replaced(first, next cluster.Offset, by []Segment) error {
-	b := p.index.db.NewWriteBatch()
+	b := p.db.NewWriteBatch()
 	defer func() { _ = b.Close() }()
 	b.DeleteRange(store.KeyIndexDead(p.meta.id, first, next))
 	b.DeleteRange(store.KeyIndexSegments(p.meta.id, first, next))
@@ -88,7 +88,7 @@ func (f *Forgetting) Commit() error {
 	if len(f.hashes) == 0 {
 		return nil
 	}
-	p, b := f.p, f.p.index.db.NewWriteBatch()
+	p, b := f.p, f.p.db.NewWriteBatch()
 	defer func() { _ = b.Close() }()
 	slices.SortFunc(f.hashes, hash.compare)
 	var key, text []byte
@@ -146,7 +146,7 @@ func (c *Count) merge() error {
 	if !c.begun {
 		// Until Commit the segment is one that nothing is known of.
 		c.begun = true
-		b := c.p.index.db.NewWriteBatch()
+		b := c.p.db.NewWriteBatch()
 		defer func() { _ = b.Close() }()
 		b.DeleteRange(store.KeyIndexDead(c.p.meta.id, c.segment.Base, c.segment.Base+1))
 		b.Delete(store.KeyIndexSegmentKey(c.p.meta.id, c.segment.Base))
@@ -158,7 +158,7 @@ func (c *Count) merge() error {
 	if err := c.lookUp(); err != nil {
 		return err
 	}
-	b := c.p.index.db.NewWriteBatch()
+	b := c.p.db.NewWriteBatch()
 	defer func() { _ = b.Close() }()
 	c.p.bury(b, c.dead)
 	if err := b.Commit(store.NoSync); err != nil {
@@ -173,7 +173,7 @@ func (c *Count) lookUp() (err error) {
 	slices.SortFunc(c.slots, func(a, b slot) int {
 		return cmp.Or(a.hash.compare(b.hash), cmp.Compare(a.offset, b.offset))
 	})
-	seeker, err := c.p.index.db.NewSeeker(store.KeyIndexEntries(id))
+	seeker, err := c.p.db.NewSeeker(store.KeyIndexEntries(id))
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (c *Count) Commit() error {
 	if err := c.merge(); err != nil {
 		return err
 	}
-	b := c.p.index.db.NewWriteBatch()
+	b := c.p.db.NewWriteBatch()
 	defer func() { _ = b.Close() }()
 	b.Set(store.KeyIndexSegmentKey(c.p.meta.id, c.segment.Base), c.segment.encode())
 	if err := b.Commit(store.NoSync); err != nil {

@@ -54,6 +54,9 @@ func (p *Partition) rewriteError(err error) error {
 	return p.storage(err)
 }
 
+// ActiveBase is the base offset of the segment that is being written.
+func (p *Partition) ActiveBase() cluster.Offset { return p.log.ActiveBase() }
+
 // CompactedTombstonesBelow is one past the highest offset of a tombstone or
 // transaction marker that compaction may have removed, 0 where none was; see
 // locallog.Log.

@@ -298,7 +298,7 @@ func (m *Manager) openReplica(settings config.Topic, f folder, o opening) *repli
 // reportMissing says which offsets are gone between segments. Compaction leaves
 // such holes too.
 func (m *Manager) reportMissing(settings config.Topic, f folder, log *locallog.Log) {
-	if settings.CleanupPolicy.Compact() {
+	if settings.CleanupPolicy.Compact() || log.Compacted() {
 		return
 	}
 	for _, gone := range log.Missing() {

@@ -1,6 +1,7 @@
 // Package replicas hosts the replicas of this broker: it opens the log
 // directories, opens, creates, promotes, demotes and deletes replicas as the
-// image changes, and runs retention, flush and checkpoint passes over them.
+// image changes, and runs retention, compaction, flush and checkpoint passes over
+// them.
 //
 // Owns: the log directories' lock, meta.properties, clean-shutdown file and
 // checkpoint files; the folders of partitions; the registry from partition to
@@ -11,7 +12,8 @@
 //
 // # Goroutines
 //
-// One applies image changes, one runs retention, one the short periodic duties
+// One applies image changes, one runs retention, one chooses what is compacted and
+// has one more for each log that is, up to log.cleaner.threads; one the short periodic duties
 // (free space, checkpoints, files that are due), one tells the controller where
 // replicas lie; one for each replica that moves to another directory, of which
 // few copy at a time; recovery at start uses a bounded number more, which end

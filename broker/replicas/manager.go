@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"strandline/broker/keyindex"
 	"strandline/broker/locallog"
 	"strandline/broker/partition"
 	"strandline/metadata/cluster"
@@ -51,6 +52,8 @@ type Config struct {
 	Failed       func(error)
 	// Hosting is told of the replicas hosted here. Nil: nobody.
 	Hosting HostingListener
+	// Index is the key index of compaction. Nil: nothing is compacted.
+	Index *keyindex.Index
 	// Hook is told of named steps while they are half done (locallog's Step
 	// names, StepTopicDeletion, StepStartupRecovery). Nil in production.
 	Hook func(step string)
@@ -140,7 +143,8 @@ type Manager struct {
 	// misplaced says that the controller may not know where each replica is.
 	misplaced atomic.Bool
 
-	stats stats
+	stats       stats
+	compactions compactions
 }
 
 // replica is one hosted replica.
@@ -176,6 +180,7 @@ func New(cfg Config) *Manager {
 	if m.handles == nil {
 		m.handles, m.ownsHand = disk.NewHandleCache(cfg.FS, handlesMax), true
 	}
+	m.compactions.init()
 	m.moves.by, m.moves.slots = map[cluster.TopicPartition]*move{}, make(chan struct{}, movesMax)
 	m.misplaced.Store(true)
 	m.epoch.Store(int64(cluster.NoBrokerEpoch))
@@ -199,6 +204,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	m.workers.Go(m.runApplier)
 	m.workers.Go(m.runHousekeeping)
 	m.workers.Go(m.runRetention)
+	m.workers.Go(m.runCompaction)
 	m.workers.Go(m.runAssigner)
 	m.unsub = append(m.unsub, m.cfg.Watch.Subscribe(m.inbox.image))
 	if catalog := m.cfg.Watch.Catalog(); catalog != nil {

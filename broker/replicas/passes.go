@@ -269,8 +269,8 @@ func (m *Manager) Outlook(tp cluster.TopicPartition) (Outlook, error) {
 	if n := len(o.Status.Segments); n > 0 {
 		active := o.Status.Segments[n-1]
 		o.SealBytes = max(0, o.Settings.SegmentBytes-active.Bytes)
-		if active.Next > active.Base && !active.Created.IsZero() && o.Settings.SegmentAge < config.Forever {
-			o.SealsBy = active.Created.Add(o.Settings.SegmentAge)
+		if age := partition.LogSettings(o.Settings).SegmentAge; active.Next > active.Base && !active.Created.IsZero() && age < config.Forever {
+			o.SealsBy = active.Created.Add(age)
 		}
 	}
 	return o, nil

@@ -40,15 +40,11 @@ var (
 	timestampTypes   = oneOf{"CreateTime", "LogAppendTime"}
 )
 
-const (
-	noCompaction = "compaction is not implemented yet"
-)
-
 func topicKeys() []Key {
 	return []Key{
 		def("cleanup.policy", List, "delete", cleanupPolicies,
 			"What happens to old data: delete removes segments by retention, compact keeps the last record of each key. "+
-				"Compaction is accepted but does nothing yet. Compacted topics cannot be tiered. An empty list keeps everything.").
+				"Compacted topics cannot be tiered. An empty list keeps everything.").
 			synonyms("log.cleanup.policy"),
 		def("compression.gzip.level", Int, "-1", gzipLevel{}, "Level for compression.type gzip, 1 to 9; -1: the library's own.").
 			synonyms("compression.gzip.level"),
@@ -61,8 +57,8 @@ func topicKeys() []Key {
 			synonyms("compression.type"),
 		def("compression.zstd.level", Int, "3", within{-131072, 22}, "Level for compression.type zstd. There are four in effect: below 3, 3 to 5, 6 to 9, and above.").
 			synonyms("compression.zstd.level"),
-		def("delete.retention.ms", Long, "86400000", atLeast(0), "How long compaction keeps a tombstone.").
-			synonyms("log.cleaner.delete.retention.ms").ignored(noCompaction),
+		def("delete.retention.ms", Long, "86400000", atLeast(0), "How long compaction keeps a tombstone, or the marker of a transaction, from when nothing is left that it deletes.").
+			synonyms("log.cleaner.delete.retention.ms"),
 		def("errors.deadletterqueue.group.enable", Bool, "false", nil, "Whether share groups may use this topic as a dead letter queue.").
 			ignored("share groups are not implemented yet"),
 		def("file.delete.delay.ms", Long, "60000", atLeast(0), "How long a deleted segment file stays on disk under another name.").
@@ -88,8 +84,8 @@ func topicKeys() []Key {
 		def("local.retention.ms", Long, "-2", atLeast(-2),
 			"How long data of a tiered partition stays on the local disk. -2 is retention.ms.").
 			synonyms("log.local.retention.ms"),
-		def("max.compaction.lag.ms", Long, maxInt64, atLeast(1), "The longest time that a record may stay uncompacted.").
-			synonyms("log.cleaner.max.compaction.lag.ms").ignored(noCompaction),
+		def("max.compaction.lag.ms", Long, maxInt64, atLeast(1), "The longest time that a record may stay uncompacted. The active segment is sealed at that age, too.").
+			synonyms("log.cleaner.max.compaction.lag.ms"),
 		def("max.decompressed.message.bytes", Int, "2147483639", within{1, 2147483639},
 			"The most that a batch may decompress to where the broker has to look inside; 134217728 at most, whatever is set.").
 			synonyms("max.decompressed.message.bytes"),
@@ -103,10 +99,10 @@ func topicKeys() []Key {
 			synonyms("log.message.timestamp.before.max.ms"),
 		def("message.timestamp.type", String, "CreateTime", timestampTypes, "Whose clock stamps records: the producer's or the broker's.").
 			synonyms("log.message.timestamp.type"),
-		def("min.cleanable.dirty.ratio", Double, "0.5", within{0, 1}, "How much of a log must be uncompacted before it is compacted.").
-			synonyms("log.cleaner.min.cleanable.ratio").ignored(noCompaction),
+		def("min.cleanable.dirty.ratio", Double, "0.5", within{0, 1}, "How much of a log must be uncompacted before it is compacted. A segment is rewritten where a fifth of that is dead.").
+			synonyms("log.cleaner.min.cleanable.ratio"),
 		def("min.compaction.lag.ms", Long, "0", atLeast(0), "The shortest time that a record stays uncompacted.").
-			synonyms("log.cleaner.min.compaction.lag.ms").ignored(noCompaction),
+			synonyms("log.cleaner.min.compaction.lag.ms"),
 		def("min.insync.replicas", Int, "1", atLeast(1),
 			"How many replicas must have a record before acks=all is answered; never more than the partition has.").
 			synonyms("min.insync.replicas"),

@@ -117,8 +117,6 @@ func TopicWarnings(overrides map[string]string) []Warning {
 		case err != nil:
 		case k.Effect == Ignored && text != k.Default:
 			ws = append(ws, Warning{Key: name, Text: fmt.Sprintf("%s=%s has no effect: %s", name, text, k.Reason)})
-		case name == "cleanup.policy" && slices.Contains(splitList(text), "compact"):
-			ws = append(ws, Warning{Key: name, Text: "cleanup.policy=" + text + ": " + noCompaction + ", the log grows"})
 		}
 	}
 	return ws
