@@ -196,6 +196,7 @@ func TestChunksOfAnySize(t *testing.T) {
 		x, err := segmentobject.Verify(t.Context(), storeBytes(t, b), "k.seg", -1)
 		require.NoError(t, err, "chunks of %d bytes", chunk)
 		require.NoError(t, x.VerifyChunks(0, s.bytes))
+		require.NoError(t, x.VerifyChunksAt(0, bytes.NewReader(s.bytes), 0, n))
 		require.Len(t, x.Footer().ChunkCRC32C, int((n+chunk-1)/chunk))
 		if chunk < n {
 			for _, r := range []segmentobject.Range{{Start: 0, End: 1}, {Start: chunk - 1, End: chunk}, {Start: 1, End: chunk}} {

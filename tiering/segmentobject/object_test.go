@@ -215,7 +215,7 @@ func TestFindEveryOffset(t *testing.T) {
 		require.True(t, ok)
 		require.LessOrEqual(t, r.Start, s.positions[i])
 		require.Less(t, s.positions[i], r.End)
-		require.Less(t, r.End-r.Start, int64(3*segmentobject.IndexIntervalBytes))
+		require.Less(t, r.End-r.Start, int64(2*segmentobject.IndexIntervalBytes))
 		require.Equal(t, s.batches[i], find(t, s, r, o))
 	}
 	for _, o := range []cluster.Offset{0, s.base - 1, s.end, s.end + 1} {
