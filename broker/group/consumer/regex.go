@@ -25,15 +25,13 @@ func (e *event) checkRegex(expression string) error {
 }
 
 // refreshRegexes matches the expressions that were not matched yet, and the
-// others where topics were created since, or long ago; it deletes what is known
-// of left, where no member has that expression any more. It tells whether the
-// group reads other topics now.
+// others where topics were created since, or long ago, and tells whether any
+// matches other topics than before. It deletes what is known of left, where no
+// member has that expression any more.
 func (e *event) refreshRegexes(left string) (changed bool) {
-	if e.dropRegex(left) {
-		changed = true
-	}
+	e.dropRegex(left)
 	if len(e.regexMembers) == 0 {
-		return changed
+		return false
 	}
 	var due []string
 	all := e.regexesAreDue()
@@ -43,7 +41,7 @@ func (e *event) refreshRegexes(left string) (changed bool) {
 		}
 	}
 	if len(due) == 0 {
-		return changed
+		return false
 	}
 	matched := match(e.Topics, due)
 	for _, expression := range due {
@@ -55,12 +53,10 @@ func (e *event) refreshRegexes(left string) (changed bool) {
 }
 
 // dropRegex deletes what is known of an expression that no member has.
-func (e *event) dropRegex(expression string) bool {
-	if _, ok := e.regexes[expression]; !ok || e.regexMembers[expression] > 0 {
-		return false
+func (e *event) dropRegex(expression string) {
+	if _, ok := e.regexes[expression]; ok && e.regexMembers[expression] == 0 {
+		e.put(kindRegex, expression, nil)
 	}
-	e.put(kindRegex, expression, nil)
-	return true
 }
 
 // regexesAreDue tells whether what the expressions matched is to be looked at
