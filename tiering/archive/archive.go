@@ -301,6 +301,12 @@ func pause(failures int, err error) time.Duration {
 }
 
 func (a *Archiver) finish(t *task, more bool, err error) {
+	topic := "" // of one that left meanwhile
+	if err != nil {
+		if r, ok := a.cfg.Replica(t.tp); ok {
+			topic = r.Topic()
+		}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t.running = false
@@ -316,7 +322,7 @@ func (a *Archiver) finish(t *task, more bool, err error) {
 	}
 	a.counts.failures.Add(1)
 	if t.lastErr == nil || t.lastErr.Error() != err.Error() {
-		a.cfg.Logger.Warn("copying a segment to the store failed and is tried again", "partition", t.tp, "error", err)
+		a.cfg.Logger.Warn("copying a segment to the store failed and is tried again", "topic", topic, "topic_id", t.tp.Topic, "partition", t.tp.Partition, "error", err)
 	}
 	t.lastErr = err
 	p := pause(t.failures, err)

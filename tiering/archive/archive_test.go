@@ -205,6 +205,8 @@ func TestFailuresStayWithTheirPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 6)
 		bad := w.replicas[0]
+		var log bytes.Buffer
+		w.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		var failures atomic.Int64
 		w.store.put = func(_ context.Context, key string) error {
 			if w.partitionOf(key) == bad.TP && failures.Load() < 30 {
@@ -226,6 +228,7 @@ func TestFailuresStayWithTheirPartition(t *testing.T) {
 		require.Empty(t, w.live(bad))
 		status := w.a.Status()
 		require.Contains(t, status[0].LastError, "look at it")
+		require.Contains(t, log.String(), fmt.Sprintf("topic=orders topic_id=%s partition=0 error=", bad.TP.Topic))
 		require.Equal(t, 3, status[0].PendingSegments)
 		require.Empty(t, status[1].LastError)
 		require.Contains(t, w.a.Store().LastError, "look at it")

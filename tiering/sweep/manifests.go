@@ -85,7 +85,7 @@ func (s *Sweeper) refreshManifest(ctx context.Context, r Replica, epoch cluster.
 	s.mark(tp)
 	s.counts.manifestFailures.Add(1)
 	if ctx.Err() == nil {
-		s.cfg.Logger.Warn("a manifest could not be written and is tried again", "partition", tp, "error", err)
+		s.cfg.Logger.Warn("a manifest could not be written and is tried again", "topic", r.Topic(), "partition", tp.Partition, "error", err)
 	}
 	return false
 }

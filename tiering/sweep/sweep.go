@@ -207,7 +207,7 @@ func (s *Sweeper) pass(ctx context.Context) {
 		tp := r.TopicPartition()
 		if epoch, leading := r.Leading(); leading {
 			hosted[tp] = true
-			s.attempt(tp, func() error {
+			s.attempt(r.Topic(), tp, func() error {
 				// One failing does not keep the others from being done.
 				return errors.Join(s.retain(ctx, r), s.deleteDead(ctx, tp, epoch), s.dropSuperseded(ctx, tp))
 			})
@@ -217,7 +217,7 @@ func (s *Sweeper) pass(ctx context.Context) {
 		for _, topic := range s.cfg.Catalog.DeletedTopics() {
 			tp := cluster.TopicPartition{Topic: topic.Topic, Partition: -1}
 			hosted[tp] = true
-			s.attempt(tp, func() error { return s.deleteTopic(ctx, topic) })
+			s.attempt(topic.Name, tp, func() error { return s.deleteTopic(ctx, topic) })
 		}
 	}
 	s.mu.Lock()
@@ -236,7 +236,7 @@ const (
 )
 
 // attempt does a piece of work unless it failed a moment ago.
-func (s *Sweeper) attempt(tp cluster.TopicPartition, f func() error) {
+func (s *Sweeper) attempt(topic string, tp cluster.TopicPartition, f func() error) {
 	s.mu.Lock()
 	p := s.progress[tp]
 	if p == nil {
@@ -259,7 +259,7 @@ func (s *Sweeper) attempt(tp cluster.TopicPartition, f func() error) {
 	}
 	s.counts.failures.Add(1)
 	if p.lastErr == nil || p.lastErr.Error() != err.Error() {
-		s.cfg.Logger.Warn("sweeping failed and is tried again", "partition", tp, "error", err)
+		s.cfg.Logger.Warn("sweeping failed and is tried again", "topic", topic, "topic_id", tp.Topic, "partition", tp.Partition, "error", err)
 	}
 	wait := min(pauseMax, pauseMin<<min(p.failures, 10))
 	p.failures++

@@ -1,9 +1,11 @@
 package sweep_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -429,6 +431,8 @@ func TestDeletionIsTriedForEver(t *testing.T) {
 		r := w.replicas[0]
 		r.AddSegment(3, 100)
 		r.AddSegment(3, 100)
+		var log bytes.Buffer
+		w.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		w.start()
 		w.pass(10 * time.Second)
 		var failing atomic.Bool
@@ -444,6 +448,7 @@ func TestDeletionIsTriedForEver(t *testing.T) {
 		w.pass(10 * time.Minute)
 		require.Len(t, w.keys(manifest.SegmentSuffix), 2)
 		require.Contains(t, w.s.Status().LastErrors[r.TP], "slow down")
+		require.Contains(t, log.String(), fmt.Sprintf("topic=%s topic_id=%s partition=0 error=", r.Topic(), r.TP.Topic))
 		require.Less(t, w.store.deletes.Load(), int64(200), "with pauses")
 		failing.Store(false)
 		w.pass(20 * time.Second)
