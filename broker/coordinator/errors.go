@@ -4,8 +4,9 @@ import "errors"
 
 // Outcomes of Do, Read and Tx.Then.
 var (
-	// ErrNotCoordinator: this broker does not lead the partition, or lost it
-	// before what was appended was committed, which may still survive.
+	// ErrNotCoordinator: this broker does not lead the partition. In Tx.Then and
+	// Unload: it lost it, or has to begin anew, before it is known that what was
+	// appended is committed, which may still survive.
 	ErrNotCoordinator = errors.New("not the coordinator of the partition")
 	// ErrLoading: this broker leads the partition and has not loaded it yet;
 	// retriable.

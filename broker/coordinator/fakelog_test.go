@@ -32,6 +32,7 @@ type fakeLog struct {
 	refuse    error // answer of appends
 	readErr   error
 	appends   int
+	read      int // bytes
 	waiters   map[*partition.Waiter]struct{}
 }
 
@@ -95,6 +96,7 @@ func (l *fakeLog) ReadDecided(dst []byte, from cluster.Offset, maxBytes int) ([]
 		}
 		dst = append(dst, b...)
 	}
+	l.read += len(dst) - before
 	return dst, nil
 }
 

@@ -304,6 +304,7 @@ func (r *Runtime) keep() {
 	synced := r.cfg.Now()
 	for {
 		select {
+		case <-r.cfg.Views.ill:
 		case <-tick.C:
 		case <-r.closing:
 			return

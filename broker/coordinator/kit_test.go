@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"strandline/metadata/cluster"
 	"strandline/metadata/disk"
+	"strandline/metadata/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -192,6 +194,13 @@ func (k *kit) machine(n int) *ledger {
 	return k.machines[n]
 }
 
+// made are the machines so far.
+func (k *kit) made() []*ledger {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.machines)
+}
+
 // outcome is what became of a put.
 type outcome struct {
 	mu   sync.Mutex
@@ -270,4 +279,28 @@ func (k *kit) applied(tp cluster.TopicPartition) cluster.Offset {
 	k.r.mu.Lock()
 	defer k.r.mu.Unlock()
 	return cluster.Offset(k.r.mu.replicas[tp].applied.Load())
+}
+
+func positionKey(tp cluster.TopicPartition) []byte { return store.ViewPositionKey(tp) }
+
+func entryKey(tp cluster.TopicPartition, viewKey string) []byte {
+	return store.AppendViewEntryKey(nil, tp, []byte(viewKey))
+}
+
+// keyPartition is the partition of a key of the views.
+func keyPartition(key []byte) cluster.TopicPartition {
+	var tp cluster.TopicPartition
+	copy(tp.Topic[:], key[1:])
+	tp.Partition = int32(binary.BigEndian.Uint32(key[17:]))
+	return tp
+}
+
+// keys are all keys of all views.
+func (k *kit) keys() [][]byte {
+	var out [][]byte
+	for e, err := range k.views.db.Load().Scan(store.Range{}) {
+		require.NoError(k.t, err)
+		out = append(out, append([]byte(nil), e.Key...))
+	}
+	return out
 }

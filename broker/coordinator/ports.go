@@ -87,8 +87,8 @@ type Machine interface {
 	// Tick handles what has become due; it is an event like those of Do.
 	Tick(now time.Time, tx *Tx)
 	// Unload ends the machine: leadership is lost, the runtime closes, or the
-	// view cannot be read. Every function given to Tx.Then has run by then. What
-	// still waits for an answer gets it now: err is ErrNotCoordinator, ErrClosed
-	// or what failed.
+	// view cannot be read and another tenure has to begin. Every function given
+	// to Tx.Then has run by then. What still waits for an answer gets it now: err
+	// is ErrNotCoordinator or ErrClosed.
 	Unload(err error)
 }

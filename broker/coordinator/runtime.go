@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"strandline/broker/partition"
+	"strandline/broker/recordbatch"
 	"strandline/metadata/cluster"
 )
 
@@ -43,6 +44,7 @@ type Config struct {
 	// lead. It is called by the shard's goroutine.
 	NewMachine func(partition int32, epoch cluster.LeaderEpoch) Machine
 	Limits     Limits
+	Codec      recordbatch.Codec  // compression of what is appended
 	Now        func() time.Time   // nil: time.Now
 	LimitHit   func(limit string) // nil: nobody counts
 	Logger     *slog.Logger       // nil: none

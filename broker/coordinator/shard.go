@@ -84,7 +84,7 @@ func newShard(r *Runtime, rep *replica, epoch cluster.LeaderEpoch) *shard {
 	s := &shard{
 		r: r, rep: rep, epoch: epoch, woken: partition.NewWaiter(), kick: make(chan struct{}, 1), overlay: newOverlay(),
 	}
-	s.tx.s = s
+	s.tx.s, s.group.codec = s, r.cfg.Codec
 	s.group.reset()
 	return s
 }
@@ -146,7 +146,11 @@ func (s *shard) run() error {
 		return err
 	}
 	err := s.serve()
-	s.unload(err)
+	told := err
+	if !errors.Is(err, ErrNotCoordinator) && !errors.Is(err, ErrClosed) {
+		told = fmt.Errorf("%w: %w", ErrNotCoordinator, err)
+	}
+	s.unload(told)
 	return err
 }
 
@@ -293,16 +297,16 @@ func (s *shard) land(err error) {
 // work runs what is due and some of what is queued, and appends what they want.
 // It returns false where there was nothing to do.
 func (s *shard) work(st partition.LogState) bool {
+	s.take()
 	if s.flight.bytes >= s.r.cfg.Limits.InFlightBytes {
-		if !s.full {
+		if !s.full && s.ran < len(s.todo) {
+			s.full = true
 			s.r.cfg.LimitHit(LimitInFlight)
 		}
-		s.full = true
 		return false
 	}
 	s.full = false
 	busy := s.tick(st)
-	s.take()
 	n := 0
 	for ; s.ran < len(s.todo) && n < eventsMax && s.flight.bytes < s.r.cfg.Limits.InFlightBytes; n++ {
 		e := s.todo[s.ran]
@@ -357,7 +361,7 @@ func (s *shard) event(st partition.LogState, now time.Time, run func()) {
 		tx.err = fmt.Errorf("%w: %d bytes, max.message.bytes %d", ErrTooLarge, tx.bytes, st.MaxMessageBytes)
 	}
 	count := s.group.builder.Count()
-	if count > 0 && len(tx.records) > 0 && (tx.producer != s.group.producer || s.group.bytes+tx.bytes > st.MaxMessageBytes || count+len(tx.records) > limits.BatchRecords) {
+	if tx.err == nil && count > 0 && len(tx.records) > 0 && (tx.producer != s.group.producer || s.group.bytes+tx.bytes > st.MaxMessageBytes || count+len(tx.records) > limits.BatchRecords) {
 		if err := s.append(st, mark); err != nil {
 			tx.err = errors.Join(tx.err, err) // it saw what was not appended
 		}
@@ -407,6 +411,9 @@ func (s *shard) append(st partition.LogState, mark int) error {
 		Records: s.batch, CurrentLeaderEpoch: s.epoch, RequiredAcks: -1, Origin: partition.FromCoordinator,
 	})
 	if err != nil {
+		if _, lost := s.led(); lost != nil {
+			err = lost
+		}
 		s.overlay.fail()
 		for _, fn := range thens {
 			fn(err)

@@ -88,6 +88,7 @@ func (tx *Tx) reset(timestamp int64) {
 
 // group is what the events run since the last append want in the next batch.
 type group struct {
+	codec    recordbatch.Codec
 	producer Producer
 	builder  recordbatch.Builder
 	bytes    int // at most, of the batch
@@ -97,7 +98,7 @@ type group struct {
 func (g *group) add(tx *Tx) {
 	if g.builder.Count() == 0 && len(tx.records) > 0 {
 		g.producer, g.bytes = tx.producer, recordbatch.HeaderBytes
-		options := recordbatch.Options{}
+		options := recordbatch.Options{Codec: g.codec}
 		if tx.producer != noProducer {
 			options.Transactional = true
 			options.Producer = &recordbatch.Producer{ID: tx.producer.ID, Epoch: tx.producer.Epoch, BaseSequence: recordbatch.NoSequence}

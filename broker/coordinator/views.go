@@ -31,43 +31,60 @@ type Views struct {
 	dirty atomic.Bool              // something was committed since the last sync
 	// suspect is what heal replaces; nil: nothing.
 	suspect atomic.Pointer[suspect]
+	ill     chan struct{} // cap 1: there is a suspect
 
 	mu     sync.Mutex // held over opening and replacing the database
 	closed bool
 }
 
 // OpenViews opens the views, or begins new ones. Only a folder that cannot be
-// written makes it fail.
+// written, or a lack of room or of descriptors, makes it fail.
 func OpenViews(cfg ViewsConfig) (*Views, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	v := &Views{cfg: cfg}
+	v := &Views{cfg: cfg, ill: make(chan struct{}, 1)}
 	db, err := v.open()
-	if err != nil {
+	if err != nil && !disk.NoSpace(err) && !disk.NoDescriptor(err) {
 		v.cfg.Logger.Warn("coordinators' views cannot be opened: they are built again from the logs", "dir", cfg.Dir, "err", err)
-		if db, err = v.begin(); err != nil {
-			return nil, err
-		}
+		db, err = v.begin()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("coordinators' views: %w", err)
 	}
 	v.db.Store(db)
 	return v, nil
 }
 
 func (v *Views) open() (*store.DB, error) {
-	return store.Open(store.Config{FS: v.cfg.FS, Dir: v.cfg.Dir, Logger: v.cfg.Logger, Fatal: v.cfg.Fatal})
+	// What is found damaged before this returns is told after.
+	var made atomic.Pointer[store.DB]
+	var early atomic.Pointer[error]
+	db, err := store.Open(store.Config{
+		FS: v.cfg.FS, Dir: v.cfg.Dir, Logger: v.cfg.Logger, Fatal: v.cfg.Fatal,
+		Damaged: func(err error) {
+			early.Store(&err)
+			if db := made.Load(); db != nil {
+				v.damaged(db, err)
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	made.Store(db)
+	if err := early.Load(); err != nil {
+		v.damaged(db, *err)
+	}
+	return db, nil
 }
 
 // begin opens an empty database in place of whatever is there.
 func (v *Views) begin() (*store.DB, error) {
 	if err := v.cfg.FS.RemoveAll(v.cfg.Dir); err != nil {
-		return nil, fmt.Errorf("coordinators' views: %w", err)
+		return nil, err
 	}
-	db, err := v.open()
-	if err != nil {
-		return nil, fmt.Errorf("coordinators' views: %w", err)
-	}
-	return db, nil
+	return v.open()
 }
 
 // live returns the database, or ErrClosed where there is none now.
@@ -83,8 +100,12 @@ func (v *Views) live() (*store.DB, error) {
 // the database cannot be trusted. It may be called while the database is read.
 func (v *Views) damaged(bad *store.DB, err error) {
 	var corrupt *store.CorruptError
-	if errors.As(err, &corrupt) {
-		v.suspect.CompareAndSwap(nil, &suspect{db: bad, err: err})
+	if !errors.As(err, &corrupt) || !v.suspect.CompareAndSwap(nil, &suspect{db: bad, err: err}) {
+		return
+	}
+	select {
+	case v.ill <- struct{}{}:
+	default:
 	}
 }
 

@@ -66,6 +66,9 @@ type Config struct {
 	// goroutine that hit the failure ends (runtime.Goexit) or stops for ever,
 	// possibly with locks held: the DB must not be used any more, nor closed.
 	Fatal func(err error)
+	// Damaged is told, by any goroutine and perhaps often, of damage that the
+	// engine found while it worked on its own. It must not block. Nil: nobody.
+	Damaged func(err error)
 	// CacheBytes and MemTableBytes bound the memory of blocks and of writes
 	// not yet in tables; 0 means the default.
 	CacheBytes    int64
@@ -123,9 +126,17 @@ func Open(cfg Config) (*DB, error) {
 		FormatMajorVersion:          formatVersion,
 		Logger:                      engineLog,
 		EventListener: &pebble.EventListener{
-			BackgroundError: func(err error) { log.Error("metadata store background work failed", "err", err) },
+			BackgroundError: func(err error) {
+				log.Error("metadata store background work failed", "err", err)
+				if cfg.Damaged != nil && pebble.IsCorruptionError(err) {
+					cfg.Damaged(&CorruptError{Dir: cfg.Dir, Cause: err})
+				}
+			},
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
 				log.Error("metadata store file is corrupt", "file", info.Path, "err", info.Details)
+				if cfg.Damaged != nil {
+					cfg.Damaged(&CorruptError{Dir: cfg.Dir, Cause: fmt.Errorf("%s: %w", info.Path, info.Details)})
+				}
 			},
 			WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
 				log.Warn("metadata store is not keeping up with writes", "reason", info.Reason)
