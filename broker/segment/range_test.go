@@ -514,6 +514,8 @@ func TestLookupByTimeVerifiesWhatItAnswers(t *testing.T) {
 // TestRemovedSegmentsAreNotRead: whoever looks into one that went away is told.
 func TestRemovedSegmentsAreNotRead(t *testing.T) {
 	w := testWhere(t)
+	files := &openFiles{FS: w.FS}
+	w.FS, w.Handles = files, disk.NewHandleCache(files, 8)
 	s, _ := write(t, w, 0, 40)
 	s.AddAborted(producerstate.AbortedTxn{ProducerID: 1, First: 1, Last: 2, LastStableOffset: 3})
 	require.NoError(t, s.Seal(5000))
@@ -537,6 +539,7 @@ func TestRemovedSegmentsAreNotRead(t *testing.T) {
 	_, err = h.File().ReadAt(make([]byte, 10), 0)
 	require.NoError(t, err, "what was given out stays readable")
 	h.Release()
+	require.Zero(t, files.open.Load(), "and closes with its last reader")
 	for name, look := range map[string]func() error{
 		"range":     func() error { _, err := s.Range(1, Limits{Bound: 9, MaxBytes: 9}); return err },
 		"batch":     func() error { _, _, err := s.FindBatch(1); return err },
