@@ -120,7 +120,7 @@ func (f *groupDescribeFlags) run(ctx context.Context, names []string) error {
 func describeGroups(ctx context.Context, adm *kadm.Client, names []string) (groups []describedGroup, failed, err error) {
 	// A broker without KIP-848 refuses the request: its groups are classic.
 	consumers, err := adm.DescribeConsumerGroups(ctx, names...)
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return nil, nil, err
 	}
 	var rest []string
