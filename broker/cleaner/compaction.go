@@ -138,7 +138,7 @@ func (s CompactionState) bound(l CompactionLimits) cluster.Offset {
 // when it was filtered last.
 func (c CompactionSegment) expired(now time.Time) bool {
 	h := c.Counts.Horizon
-	return c.Known && h > 0 && h <= now.UnixMilli() && h > c.Counts.FilteredAt && c.Counts.Tombstones+c.Counts.Markers > 0
+	return c.Known && h > 0 && h <= now.UnixMilli() && h >= c.Counts.FilteredAt && c.Counts.Tombstones+c.Counts.Markers > 0
 }
 
 const (

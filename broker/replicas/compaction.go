@@ -24,8 +24,10 @@ const (
 	forgetEvery = time.Minute
 	// compactAgain is when a pass that was cut short, or had no room, is tried again.
 	compactAgain = time.Second
-	// compactPauseMin is how long the cleaner sleeps at least where nothing is due.
+	// compactPauseMin and compactPauseMax bound how long the cleaner sleeps at a time
+	// where nothing is due: log.cleaner.backoff.ms may change meanwhile.
 	compactPauseMin = time.Millisecond
+	compactPauseMax = time.Second
 )
 
 // CompactionStats counts what compaction did.
@@ -110,7 +112,7 @@ func (m *Manager) runCompaction() {
 	defer timer.Stop()
 	ended := make(chan struct{})
 	running := 0
-	var forgotten time.Time
+	var forgotten, looked time.Time
 	for {
 		select {
 		case <-m.ctx.Done():
@@ -121,9 +123,15 @@ func (m *Manager) runCompaction() {
 		case <-ended:
 			running--
 		case <-timer.C:
+			cleaner := m.cleanerConfig()
+			if rest := cleaner.Backoff - m.cfg.Now().Sub(looked); !looked.IsZero() && rest > 0 {
+				timer.Reset(min(rest, compactPauseMax))
+				continue
+			}
 		}
-		if now := m.cfg.Now(); now.Sub(forgotten) >= forgetEvery {
-			forgotten = now
+		looked = m.cfg.Now()
+		if looked.Sub(forgotten) >= forgetEvery {
+			forgotten = looked
 			m.forgetIndexes()
 		}
 		cleaner := m.cleanerConfig()
@@ -142,7 +150,7 @@ func (m *Manager) runCompaction() {
 				ended <- struct{}{}
 			})
 		}
-		timer.Reset(max(cleaner.Backoff, compactPauseMin))
+		timer.Reset(min(max(cleaner.Backoff, compactPauseMin), compactPauseMax))
 	}
 }
 

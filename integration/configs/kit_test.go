@@ -43,6 +43,7 @@ func quick(more ...map[string]string) map[string]string {
 		"remote.manifest.interval.ms":             "100",
 		"remote.object.delete.delay.ms":           "50",
 		"disk.reserved.bytes":                     "0",
+		"log.cleaner.backoff.ms":                  "50",
 	}
 	for _, m := range more {
 		maps.Copy(set, m)

@@ -107,6 +107,7 @@ var nodeRows = map[string]func(t *testing.T){
 			n.create(1)
 		}
 	},
+	"log.cleaner.enable": cleanerEnabled,
 	"log.dir": func(t *testing.T) {
 		dir := t.TempDir()
 		n := with(t, "log.dirs=-", "log.dir="+dir)
