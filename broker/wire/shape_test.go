@@ -112,7 +112,7 @@ func TestTheTableIsWhatKmsgKnows(t *testing.T) {
 
 func TestHeadersThatAreNotServed(t *testing.T) {
 	for _, frame := range [][]byte{
-		{0, 8, 0, 2, 0, 0, 0, 9, 0xff, 0xff},    // OffsetCommit
+		{0, 4, 0, 2, 0, 0, 0, 9, 0xff, 0xff},    // LeaderAndIsr
 		{0, 3, 0, 99, 0, 0, 0, 9, 0xff, 0xff},   // Metadata 99
 		{0x7f, 3, 0, 1, 0, 0, 0, 9, 0xff, 0xff}, // no such key
 	} {

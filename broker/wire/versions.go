@@ -94,8 +94,40 @@ var table = [...]API{
 		fields: shape("[ uuid@10- str@-9 str?@10- ] i8@4- i8@8-10 i8@8-"),
 	},
 	{
+		Key: KeyOffsetCommit, Name: "OffsetCommit", Min: 2, Max: 10, AdvertisedMin: 2, Older: 2, Flexible: 8,
+		fields: shape("str i32@1- str@1- str?@7- i64@2-4 [ str@-9 uuid@10- [ i32 i64 i64@1-1 i32@6- str? ] ]"),
+	},
+	{
+		Key: KeyOffsetFetch, Name: "OffsetFetch", Min: 1, Max: 10, AdvertisedMin: 1, Older: 1, Flexible: 6,
+		fields: shape("str@-7 [ str ( i32 ) ]@-7 [ str str?@9- i32@9- [ str@-9 uuid@10- ( i32 ) ] ]@8- i8@7-"),
+	},
+	{
 		Key: KeyFindCoordinator, Name: "FindCoordinator", Min: 0, Max: 6, AdvertisedMin: 0, Flexible: 3,
 		fields: shape("str@-3 i8@1- ( str )@4-"),
+	},
+	{
+		Key: KeyJoinGroup, Name: "JoinGroup", Min: 0, Max: 9, AdvertisedMin: 0, Flexible: 6,
+		fields: shape("str i32 i32@1- str str?@5- str [ str bytes ] str?@8-"),
+	},
+	{
+		Key: KeyHeartbeat, Name: "Heartbeat", Min: 0, Max: 4, AdvertisedMin: 0, Flexible: 4,
+		fields: shape("str i32 str str?@3-"),
+	},
+	{
+		Key: KeyLeaveGroup, Name: "LeaveGroup", Min: 0, Max: 5, AdvertisedMin: 0, Flexible: 4,
+		fields: shape("str str@-2 [ str str? str?@5- ]@3-"),
+	},
+	{
+		Key: KeySyncGroup, Name: "SyncGroup", Min: 0, Max: 5, AdvertisedMin: 0, Flexible: 4,
+		fields: shape("str i32 str str?@3- str?@5- str?@5- [ str bytes ]"),
+	},
+	{
+		Key: KeyDescribeGroups, Name: "DescribeGroups", Min: 0, Max: 6, AdvertisedMin: 0, Flexible: 5,
+		fields: shape("( str ) i8@3-"),
+	},
+	{
+		Key: KeyListGroups, Name: "ListGroups", Min: 0, Max: 5, AdvertisedMin: 0, Flexible: 3,
+		fields: shape("( str )@4- ( str )@5-"),
 	},
 	{
 		Key: KeyAPIVersions, Name: "ApiVersions", Min: 0, Max: 5, AdvertisedMin: 0, Flexible: 3,
@@ -142,8 +174,16 @@ var table = [...]API{
 		fields: shape("[ str i32 [ ( i32 ) ] ] i32 i8"),
 	},
 	{
+		Key: KeyDeleteGroups, Name: "DeleteGroups", Min: 0, Max: 3, AdvertisedMin: 0, Flexible: 2,
+		fields: shape("( str )"),
+	},
+	{
 		Key: KeyIncrementalAlterConfigs, Name: "IncrementalAlterConfigs", Min: 0, Max: 1, AdvertisedMin: 0, Flexible: 1,
 		fields: shape("[ i8 str [ str i8 str? ] ] i8"),
+	},
+	{
+		Key: KeyOffsetDelete, Name: "OffsetDelete", Min: 0, Max: 0, AdvertisedMin: 0, Flexible: 1,
+		fields: shape("str [ str [ i32 ] ]"),
 	},
 	{
 		Key: KeyDescribeQuorum, Name: "DescribeQuorum", Min: 0, Max: 2, AdvertisedMin: 0, Flexible: 0,
@@ -164,6 +204,14 @@ var table = [...]API{
 	{
 		Key: KeyUnregisterBroker, Name: "UnregisterBroker", Min: 0, Max: 0, AdvertisedMin: 0, Flexible: 0,
 		fields: shape("i32"),
+	},
+	{
+		Key: KeyConsumerGroupHeartbeat, Name: "ConsumerGroupHeartbeat", Min: 0, Max: 1, AdvertisedMin: 0, Flexible: 0,
+		fields: shape("str str i32 str? str? i32 ( str ) str?@1- str? [ uuid ( i32 ) ]"),
+	},
+	{
+		Key: KeyConsumerGroupDescribe, Name: "ConsumerGroupDescribe", Min: 0, Max: 1, AdvertisedMin: 0, Flexible: 0,
+		fields: shape("( str ) i8"),
 	},
 	{
 		Key: KeyListConfigResources, Name: "ListConfigResources", Min: 0, Max: 1, AdvertisedMin: 0, Flexible: 0,

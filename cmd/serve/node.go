@@ -15,6 +15,7 @@ import (
 	"strandline/broker/admin"
 	"strandline/broker/api"
 	"strandline/broker/coordinator"
+	"strandline/broker/groups"
 	"strandline/broker/keyindex"
 	"strandline/broker/lifecycle"
 	"strandline/broker/partition"
@@ -86,6 +87,7 @@ type Node struct {
 	metrics    *server.Metrics
 
 	coordinated coordinated
+	groups      *groups.Groups
 
 	closers []closer
 }
@@ -120,7 +122,7 @@ func Start(ctx context.Context, cfg Config) (_ *Node, err error) {
 	}()
 	n.keepBallast(onDisk)
 	for _, part := range []func(context.Context) error{
-		n.openDirectories, n.listen, n.startMetadata, n.openViews, n.openKeyIndex, n.startTier, n.startReplicas, n.serve, n.register, n.startArchive,
+		n.openDirectories, n.listen, n.startMetadata, n.openViews, n.openKeyIndex, n.startTier, n.startGroups, n.startReplicas, n.serve, n.register, n.startArchive,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, err
@@ -292,9 +294,11 @@ func (n *Node) startReplicas(ctx context.Context) error {
 // its partitions have no leader, so produce and fetch answer a retriable code.
 func (n *Node) serve(context.Context) error {
 	n.handler = api.New(api.Config{
-		Cluster: settling{n}, Replicas: hosted{n.replicas}, LogDirs: logDirs{n.replicas}, Broker: n.cfg.Broker, BrokerEpoch: func() cluster.BrokerEpoch { return n.lifecycle.Epoch() },
+		Cluster: settling{n}, Replicas: hosted{n.replicas}, LogDirs: logDirs{n.replicas}, Groups: n.groups, GroupAdmin: n.groups,
+		Broker: n.cfg.Broker, BrokerEpoch: func() cluster.BrokerEpoch { return n.lifecycle.Epoch() },
 		LimitHit: n.metrics.LimitHit, Conversions: api.NewConversions(n.registry), Logger: n.cfg.Logger,
 	})
+	n.onClose("consumer groups", n.closeGroups) // before the replicas that it writes to
 	n.onClose("requests", func(context.Context) error { return n.handler.Close() })
 	n.registry.MustRegister(n.fetchSessionCollectors()...)
 	return nil

@@ -10,6 +10,8 @@ import (
 var walk = map[int16]walkRow{
 	0: produceRow, 1: fetchRow, 2: listOffsetsRow, 3: metadataRow, 18: apiVersionsRow, 19: createTopicsRow, 20: deleteTopicsRow, 21: deleteRecordsRow,
 	22: initProducerRow, 23: epochsRow, 32: describeConfigsRow, 33: alterConfigsRow, 34: moveReplicasRow, 35: logDirsRow, 37: createPartitionsRow,
+	8: offsetCommitRow, 9: offsetFetchRow, 10: findCoordinatorRow, 11: joinGroupRow, 12: heartbeatRow, 13: leaveGroupRow, 14: syncGroupRow, 15: describeGroupsRow, 16: listGroupsRow,
+	42: deleteGroupsRow, 47: offsetDeleteRow, 68: consumerHeartbeatRow, 69: consumerDescribeRow,
 	44: incrementalRow, 55: quorumRow, 57: featuresRow, 60: clusterRow, 61: producersRow, 64: unregisterRow, 74: configResourcesRow, 75: topicPartitionsRow,
 }
 
