@@ -7,9 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -52,7 +55,7 @@ func newConsume(c *clientFlags) *cobra.Command {
 	fl.Int32Var(&f.partition, "partition", -1, "read this partition only (default: all)")
 	fl.StringVar(&f.offset, "offset", "earliest", "earliest, latest, an offset, or @unix-ms")
 	fl.Int64Var(&f.count, "count", 0, "stop after this many records (0: no limit)")
-	fl.BoolVar(&f.exitAtEnd, "exit-at-end", false, "stop at the end that each partition had at the start")
+	fl.BoolVar(&f.exitAtEnd, "exit-at-end", false, "stop at the end that each partition had at the start; without --group, fail where no record of it comes for --timeout")
 	fl.StringVar(&f.group, "group", "", "read as a member of this consumer group: from what it has committed, else from --offset, and commit what is printed")
 	return cmd
 }
@@ -102,10 +105,16 @@ func (f *consumeFlags) run(ctx context.Context, topic string) error {
 }
 
 func (f *consumeFlags) poll(ctx context.Context, cl *kgo.Client, out *bufio.Writer, open map[int32]int64) error {
+	arrived := time.Now()
 	for n := int64(0); ; {
-		fetches := cl.PollFetches(ctx)
-		if ctx.Err() != nil {
+		fetches := f.pollOnce(ctx, cl, arrived)
+		switch {
+		case ctx.Err() != nil:
 			return nil
+		case fetches.NumRecords() > 0:
+			arrived = time.Now()
+		case f.exitAtEnd && time.Since(arrived) >= f.timeout:
+			return f.stuck(open)
 		}
 		for _, e := range fetches.Errors() {
 			if errors.Is(e.Err, kerr.OffsetOutOfRange) {
@@ -133,6 +142,29 @@ func (f *consumeFlags) poll(ctx context.Context, cl *kgo.Client, out *bufio.Writ
 			return fmt.Errorf("writing standard output: %w", err)
 		}
 	}
+}
+
+// pollOnce waits for records, with --exit-at-end no longer than --timeout since
+// the last ones arrived.
+func (f *consumeFlags) pollOnce(ctx context.Context, cl *kgo.Client, arrived time.Time) kgo.Fetches {
+	if !f.exitAtEnd {
+		return cl.PollFetches(ctx)
+	}
+	waiting, cancel := context.WithDeadline(ctx, arrived.Add(f.timeout))
+	defer cancel()
+	fetches := cl.PollFetches(waiting)
+	if waiting.Err() != nil && fetches.NumRecords() == 0 {
+		return nil // what it says then is that it waited
+	}
+	return fetches
+}
+
+// stuck is what to say where records are there and do not come: the client tries
+// again what the broker cannot read just now.
+func (f *consumeFlags) stuck(open map[int32]int64) error {
+	first := slices.Min(slices.Collect(maps.Keys(open)))
+	return fmt.Errorf("%w: partition %d has records below offset %d, but none came within %s; `strandline tier status` and the broker's log say whether they can be read, --timeout waits longer",
+		kerr.RequestTimedOut, first, open[first], f.timeout)
 }
 
 // allAtEnd drops the partitions whose end has been reached and reports whether
