@@ -31,26 +31,33 @@ var (
 
 // bench is a log, its key index and a compactor, on one disk.
 type bench struct {
-	t      testing.TB
-	fs     disk.FS
-	now    time.Time
-	cfg    locallog.Config
-	log    *locallog.Log
-	index  *keyindex.Index
-	c      *Compactor
-	holds  cluster.Offset // what is not decided, where above 0
-	serial int
+	t        testing.TB
+	fs       disk.FS
+	now      time.Time
+	cfg      locallog.Config
+	log      *locallog.Log
+	index    *keyindex.Index
+	indexDir string
+	c        *Compactor
+	holds    cluster.Offset // what is not decided, where above 0
+	serial   int
 }
 
 func newBench(t testing.TB, fs disk.FS) *bench {
 	t.Helper()
-	b := &bench{t: t, fs: fs, now: startTime}
+	b := newBenchIn(t, fs, logDir, indexDir)
+	require.NoError(t, b.open())
+	return b
+}
+
+// newBenchIn is a bench that is not open yet.
+func newBenchIn(t testing.TB, fs disk.FS, logDir, indexDir string) *bench {
+	b := &bench{t: t, fs: fs, now: startTime, indexDir: indexDir}
 	b.cfg = locallog.Config{
 		FS: fs, Dir: logDir, Partition: "topic-0", LogStart: cluster.NoOffset,
 		Settings: locallog.Settings{SegmentBytes: 1500, IndexBytes: 1 << 20, IndexIntervalBytes: 200, FileDeleteDelay: time.Minute},
 		Now:      func() time.Time { return b.now },
 	}
-	require.NoError(t, b.open())
 	return b
 }
 
@@ -59,7 +66,7 @@ func (b *bench) open() (err error) {
 	if b.log, err = locallog.Open(b.cfg); err != nil {
 		return err
 	}
-	b.index, err = keyindex.Open(keyindex.Config{FS: b.fs, Dir: indexDir, MemTableBytes: 256 << 10, CacheBytes: 1 << 20})
+	b.index, err = keyindex.Open(keyindex.Config{FS: b.fs, Dir: b.indexDir, MemTableBytes: 256 << 10, CacheBytes: 1 << 20})
 	if err != nil {
 		_ = b.log.Close(false)
 		return err

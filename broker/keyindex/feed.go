@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// keyMemoryBytes is what a key in a table costs until it is merged: its slot and
-	// the room that a table keeps free, its place in a batch, and in the database's
-	// memory until that has written it.
-	keyMemoryBytes = 3*slotBytes + 64
+	// keyMemoryBytes is what a key in a table costs until it is merged: its slot, the
+	// room that a table keeps free and takes while it grows, its place in a batch, and
+	// in the database's memory until that has written it.
+	keyMemoryBytes = 4*slotBytes + 128
 	// deadPerKey bounds the dead offsets that wait, by the keys that may.
 	deadPerKey = 2
 	keysMin    = 64
@@ -42,7 +42,8 @@ type FeedStats struct {
 	KeysMax int   // of one
 }
 
-// Feed begins to feed the index, with about that much memory at most.
+// Feed begins to feed the index, with about that much memory at most, or what the
+// keys of one batch take.
 func (p *Partition) Feed(memoryBytes int64) *Feed {
 	keys := int(max(memoryBytes/keyMemoryBytes, keysMin))
 	return &Feed{p: p, table: newTable(keys), deadMax: deadPerKey * keys, position: p.meta.position, changed: map[cluster.Offset]struct{}{}}
@@ -65,8 +66,13 @@ func (f *Feed) Add(b recordbatch.Batch, aborted bool) error {
 	if b.NextOffset() <= f.position.Offset {
 		return nil
 	}
+	if f.table.used > 0 && !f.table.roomFor(int(b.RecordCount())) || len(f.dead) >= f.deadMax {
+		if err := f.merge(); err != nil {
+			return err
+		}
+	}
 	s := &f.p.segments[f.at]
-	kind, err := f.p.tally(s, &f.decoder, b, aborted, func(h hash, l latest) {
+	records, err := f.p.tally(s, &f.decoder, b, aborted, func(h hash, l latest) {
 		if old, replaced := f.table.put(newSlot(h, l)); replaced {
 			f.kill(old.latest())
 		}
@@ -74,11 +80,8 @@ func (f *Feed) Add(b recordbatch.Batch, aborted bool) error {
 	if err != nil {
 		return err
 	}
-	f.stats.Records += kind
+	f.stats.Records += records
 	f.position = Position{b.NextOffset(), b.PartitionLeaderEpoch()}
-	if f.table.full() || len(f.dead) >= f.deadMax {
-		return f.merge()
-	}
 	return nil
 }
 

@@ -21,24 +21,27 @@ func newSlot(h hash, l latest) slot {
 	return slot{h, l.offset, uint64(l.bytes)<<1 | uint64(flag(l.tombstone))}
 }
 
-// table holds the latest record of each of a bounded number of keys.
+// table holds the latest record of each of a number of keys.
 type table struct {
 	slots []slot
 	used  int
 	max   int
 }
 
-// newTable makes a table of at most max keys.
-func newTable(max int) *table {
-	size := 16
-	for size*3/4 < max {
-		size *= 2
-	}
-	return &table{slots: make([]slot, size), max: max}
-}
+// tableSlots is how many slots a table has at first; it grows with its keys.
+const tableSlots = 1 << 10
+
+// newTable makes a table that is meant for at most max keys.
+func newTable(max int) *table { return &table{slots: make([]slot, tableSlots), max: max} }
+
+// roomFor says whether the table stays within its size with n more keys.
+func (t *table) roomFor(n int) bool { return t.used+n <= t.max }
 
 // put enters a record and returns the one of the same key that it replaces.
 func (t *table) put(s slot) (old slot, replaced bool) {
+	if t.used >= len(t.slots)*3/4 {
+		t.grow()
+	}
 	mask := uint64(len(t.slots) - 1)
 	for i := s.hash.lo & mask; ; i = (i + 1) & mask {
 		switch at := &t.slots[i]; {
@@ -53,7 +56,15 @@ func (t *table) put(s slot) (old slot, replaced bool) {
 	}
 }
 
-func (t *table) full() bool { return t.used >= t.max }
+func (t *table) grow() {
+	small := t.slots
+	t.slots, t.used = make([]slot, 2*len(small)), 0
+	for _, s := range small {
+		if s.meta != 0 {
+			t.put(s)
+		}
+	}
+}
 
 // sorted returns what is in the table by hash, in the table's own memory; clear
 // empties it then.
@@ -71,6 +82,10 @@ func (t *table) sorted() []slot {
 }
 
 func (t *table) clear() {
-	clear(t.slots)
 	t.used = 0
+	if len(t.slots) > 4*t.max && len(t.slots) > tableSlots { // one batch had more keys than the table is meant for
+		t.slots = make([]slot, tableSlots)
+		return
+	}
+	clear(t.slots)
 }
