@@ -26,3 +26,7 @@ var errReplaced = errors.New("the view is built again")
 // errTurn: a replica of the same partition that was here before has not let go of
 // the view yet.
 var errTurn = errors.New("the view is still in use")
+
+// errContradiction: a view that was just built again from its log is not one of
+// it. It is tried again later, not at once.
+var errContradiction = errors.New("the log contradicts itself")

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"sync/atomic"
 	"time"
@@ -281,6 +282,10 @@ func (r *Runtime) openView(rep *replica) (*view, error) {
 func (r *Runtime) step(rep *replica, v *view, st partition.LogState) (more bool, err error) {
 	if why := v.disagrees(st, rep.p); why != "" {
 		if v.known {
+			if v.rebuilt {
+				return false, fmt.Errorf("%w: %s", errContradiction, why)
+			}
+			v.rebuilt = true
 			r.rebuilt.Add(1)
 			r.cfg.Logger.Warn("a coordinator's view is not one of its log: it is built again", "topic", r.cfg.Topic,
 				"partition", rep.tp.Partition, "view_at", v.next, "leader_epoch", v.epoch, "reason", why)

@@ -273,3 +273,30 @@ func TestViewsOfDeletedTopicsAreDroppedAtAStart(t *testing.T) {
 		k.close()
 	})
 }
+
+// TestALogThatContradictsItselfIsNotReadForEver has batches of another leader epoch
+// than the log says.
+func TestALogThatContradictsItselfIsNotReadForEver(t *testing.T) {
+	bubble(t, func(t *testing.T, fs *disk.Crash) {
+		k := newKit(t, fs, func(c *Config) { c.Limits.ApplyBytes = 1 })
+		defer k.close()
+		log := newFakeLog(0)
+		for range 10 {
+			log.fake(5, plainBatch("a", "1"))
+		}
+		log.epochs = append(log.epochs, epochStart{4, 0})
+		log.commit(-1)
+		log.lead(6)
+		k.r.Host(log)
+		synctest.Wait()
+		require.ErrorIs(t, k.r.Do(0, nil), ErrNotCoordinator)
+		require.EqualValues(t, 1, k.r.Status().Rebuilt)
+		time.Sleep(10 * retryEvery)
+		synctest.Wait()
+		require.LessOrEqual(t, k.r.Status().Rebuilt, int64(11))
+		log.set(func() { log.epochs = []epochStart{{5, 0}, {6, 10}} })
+		time.Sleep(2 * retryEvery)
+		synctest.Wait()
+		require.Equal(t, map[string]string{"a": "1"}, k.read(0))
+	})
+}

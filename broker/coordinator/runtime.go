@@ -111,7 +111,7 @@ func (l Limits) withDefaults() Limits {
 		value     *int
 		otherwise int
 	}{
-		{&l.QueueMax, 16384}, {&l.BatchRecords, 8192}, {&l.InFlightBytes, 8 << 20}, {&l.Appliers, 4}, {&l.ApplyBytes, 1 << 20},
+		{&l.QueueMax, 16384}, {&l.BatchRecords, 8192}, {&l.InFlightBytes, 8 << 20}, {&l.Appliers, 4}, {&l.ApplyBytes, 256 << 10},
 	} {
 		if *d.value <= 0 {
 			*d.value = d.otherwise

@@ -35,6 +35,9 @@ type view struct {
 
 	position
 	known bool // there is a position; else the view must be begun
+	// rebuilt: it was begun again since it was opened. Where that seems needed
+	// once more, somebody else looks first.
+	rebuilt bool
 	// pending counts the undecided records under a view key.
 	pending map[string]int
 
