@@ -51,7 +51,7 @@ func describeConsumers(g *kmsg.ConsumerGroupDescribeResponseGroup, d consumer.De
 		out := kmsg.NewConsumerGroupDescribeResponseGroupMember()
 		out.MemberID, out.InstanceID, out.RackID, out.MemberEpoch = m.MemberID, textOrNil(m.InstanceID), textOrNil(m.RackID), m.Epoch
 		out.ClientID, out.ClientHost = m.Client.ID, m.Client.Host
-		out.SubscribedTopics, out.SubscribedTopicRegex = m.SubscribedTopics, textOrNil(m.SubscribedRegex)
+		out.SubscribedTopics, out.SubscribedTopicRegex = m.SubscribedTopics, kmsg.StringPtr(m.SubscribedRegex)
 		out.Assignment.TopicPartitions, out.TargetAssignment.TopicPartitions = namedPartitions(m.Assigned), namedPartitions(m.Target)
 		if out.MemberType = memberConsumer; m.Classic {
 			out.MemberType = memberClassic

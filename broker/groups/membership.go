@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -206,11 +207,13 @@ func (s *shard) consumerHeartbeat(now time.Time, tx *coordinator.Tx, id string, 
 			e.classic, e.consumer = nil, to
 		}
 		s.apply(tx, e, fx)
-	case req.MemberEpoch != group.JoinEpoch:
-		s.answer(group.Reply{Token: req.Token, Err: notFound(id)})
 	default:
 		e = &entry{id: id, consumer: consumer.New(id), place: -1}
 		s.insert(e)
-		s.apply(tx, e, e.consumer.Heartbeat(now, s.g.env(id), req))
+		fx := e.consumer.Heartbeat(now, s.g.env(id), req)
+		if req.MemberEpoch != group.JoinEpoch && len(fx.Replies) > 0 && errors.Is(fx.Replies[0].Err, group.ErrUnknownMember) {
+			fx.Replies[0].Err = notFound(id)
+		}
+		s.apply(tx, e, fx)
 	}
 }

@@ -2,6 +2,7 @@ package cases
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -154,6 +155,31 @@ func aTopic(w *world) string {
 	return name
 }
 
+const ofGroup kmsg.ConfigResourceType = 32
+
+// aGroup is a consumer group with two overrides; the group itself is not there.
+func aGroup(w *world) string {
+	name := w.name()
+	resp := ask[*kmsg.IncrementalAlterConfigsResponse](w.c, changing(false, ofGroup, itself(name),
+		set("consumer.session.timeout.ms", "46000"), set("consumer.heartbeat.interval.ms", "6000"))(w, 1))
+	same(w.t, nil, resp.Resources[0].ErrorCode)
+	w.await(func() bool { got, _ := value(w.c, ofGroup, name, "consumer.session.timeout.ms"); return got == "46000" })
+	return name
+}
+
+// groupTimers are two values of the first group after a change.
+func groupTimers(want string) func(*world) any {
+	return func(w *world) any {
+		w.await(func() bool {
+			got, _ := value(w.c, ofGroup, w.names[0], "consumer.session.timeout.ms")
+			return got == want
+		})
+		session, from := value(w.c, ofGroup, w.names[0], "consumer.session.timeout.ms")
+		interval, intervalFrom := value(w.c, ofGroup, w.names[0], "consumer.heartbeat.interval.ms")
+		return []any{session, from, interval, intervalFrom}
+	}
+}
+
 // twoSources says what versions 0 and from 1 on both say: whether a value is the
 // default.
 func twoSources(_ *world, resp kmsg.Response) {
@@ -167,6 +193,9 @@ var describeConfigsRow = walkRow{scenarios: []scenario{
 	{name: "a topic's", mean: twoSources, ask: describing(ofTopic, aTopic, "segment.bytes", "retention.ms", "compression.type", "unclean.leader.election.enable")},
 	{name: "a broker's", mean: twoSources, ask: describing(ofBroker, itself("1"), "log.segment.bytes", "num.partitions", "compression.type")},
 	{name: "the cluster's default", mean: twoSources, ask: describing(ofBroker, itself(""), "log.segment.bytes")},
+	{name: "a group's", mean: twoSources, ask: describing(ofGroup, aGroup)},
+	{name: "a group's that has none", mean: twoSources, ask: describing(ofGroup, (*world).name, "consumer.session.timeout.ms")},
+	{name: "no group's", mean: twoSources, ask: describing(ofGroup, itself(""))},
 	{name: "no such key", mean: twoSources, ask: describing(ofTopic, aTopic, "no.such.key")},
 	{name: "no such topic", mean: twoSources, ask: describing(ofTopic, (*world).name, "retention.ms")},
 	{name: "another broker's", mean: twoSources, ask: describing(ofBroker, itself("7"), "num.partitions")},
@@ -202,6 +231,7 @@ var alterConfigsRow = walkRow{scenarios: []scenario{
 	{name: "validated only", after: retentionAndSegment("-1"), ask: replacing(true, ofTopic, aTopic, "retention.ms", "60000")},
 	{name: "a value that cannot be", after: retentionAndSegment("-1"), ask: replacing(false, ofTopic, aTopic, "retention.ms", "soon")},
 	{name: "no such key", after: retentionAndSegment("-1"), ask: replacing(false, ofTopic, aTopic, "no.such.key", "1")},
+	{name: "all of a group's are replaced", after: groupTimers("50000"), ask: replacing(false, ofGroup, aGroup, "consumer.session.timeout.ms", "50000")},
 	{name: "no such topic", ask: replacing(false, ofTopic, (*world).name, "retention.ms", "60000")},
 	{name: "no such kind", ask: replacing(false, 99, itself("x"), "retention.ms", "60000")},
 }}
@@ -222,6 +252,10 @@ var incrementalRow = walkRow{scenarios: []scenario{
 	{name: "a value that cannot be", after: retentionAndSegment("-1"), ask: changing(false, ofTopic, aTopic, set("retention.ms", "soon"))},
 	{name: "a key twice", after: retentionAndSegment("-1"), ask: changing(false, ofTopic, aTopic, set("retention.ms", "60000"), remove("retention.ms"))},
 	{name: "extended where there is no list", after: retentionAndSegment("-1"), ask: changing(false, ofTopic, aTopic, add("retention.ms", "60000"))},
+	{name: "a group's", after: groupTimers("50000"), ask: changing(false, ofGroup, aGroup, set("consumer.session.timeout.ms", "50000"), remove("consumer.heartbeat.interval.ms"))},
+	{name: "a group's, out of bounds", after: groupTimers("46000"), ask: changing(false, ofGroup, aGroup, set("consumer.session.timeout.ms", "60001"))},
+	{name: "a group's, no such key", ask: changing(false, ofGroup, aGroup, set("no.such.key", "1"))},
+	{name: "no group's", ask: changing(false, ofGroup, itself(""), set("consumer.session.timeout.ms", "50000"))},
 	{name: "no such topic", ask: changing(false, ofTopic, (*world).name, set("retention.ms", "60000"))},
 	{name: "no such kind", ask: changing(false, 99, itself("x"), set("retention.ms", "60000"))},
 }}
@@ -424,17 +458,21 @@ func resourcesOf(kinds ...int8) func(*world, int16) kmsg.Request {
 	}
 }
 
-// ownResources leaves this world's topic and the broker.
+// ownResources leaves this world's topics and groups, and the broker.
 func ownResources(_ *world, resp kmsg.Response) {
 	r := resp.(*kmsg.ListConfigResourcesResponse)
 	r.ConfigResources = slices.DeleteFunc(r.ConfigResources, func(c kmsg.ListConfigResourcesResponseConfigResource) bool {
-		return c.Type == int8(ofTopic) && c.Name != "name-0"
+		return (c.Type == int8(ofTopic) || c.Type == int8(ofGroup)) && !strings.HasPrefix(c.Name, "name-")
 	})
 }
 
 var configResourcesRow = walkRow{scenarios: []scenario{
 	{name: "topics", from: 1, mean: ownResources, ask: resourcesOf(2)},
 	{name: "brokers", from: 1, mean: ownResources, ask: resourcesOf(4)},
+	{name: "groups", from: 1, mean: ownResources, ask: func(w *world, v int16) kmsg.Request {
+		aGroup(w)
+		return resourcesOf(32)(w, v)
+	}},
 	{name: "client metrics", mean: ownResources, ask: resourcesOf(16)},
 	{name: "all", from: 1, mean: ownResources, ask: resourcesOf()},
 	{name: "no such kind", from: 1, mean: ownResources, ask: resourcesOf(99)},

@@ -314,7 +314,10 @@ func TestGroupKeys(t *testing.T) {
 	v = find(t, values, "consumer.assignment.interval.ms")
 	require.Equal(t, "1000", v.Value)
 	require.Equal(t, SourceDefault, v.Source)
-	require.True(t, find(t, values, "streams.assignor.name").Null)
+	require.Equal(t, "sticky", find(t, values, "streams.assignor.name").Value)
+	v = find(t, values, "share.auto.offset.reset")
+	require.Equal(t, "earliest", v.Value)
+	require.Equal(t, []Synonym{{"share.auto.offset.reset", "earliest", false, SourceGroup}, {"share.auto.offset.reset", "latest", false, SourceDefault}}, v.Synonyms)
 
 	for _, bad := range []map[string]string{
 		m("group.consumer.session.timeout.ms", "1000"),

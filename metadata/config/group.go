@@ -185,6 +185,9 @@ func DescribeGroup(overrides, static map[string]string) []Value {
 				v.Synonyms = append(v.Synonyms, Synonym{Name: name, Value: b.Default, Source: SourceDefault})
 			}
 		}
+		if len(k.Synonyms) == 0 && k.HasDefault {
+			v.Synonyms = append(v.Synonyms, Synonym{Name: k.Name, Value: k.Default, Source: SourceDefault})
+		}
 		if len(v.Synonyms) > 0 {
 			v.Value, v.Null, v.Source = v.Synonyms[0].Value, false, v.Synonyms[0].Source
 		}
