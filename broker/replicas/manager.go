@@ -293,12 +293,26 @@ func (m *Manager) Settled(tp cluster.TopicPartition) bool {
 // Ready says whether every replica that the image wants led from here, and whose
 // log directory works, is led, and if not, why, in a few sentences.
 func (m *Manager) Ready() (bool, []string) {
+	reasons, waiting := m.notReady()
+	if waiting != "" {
+		reasons = append(reasons, waiting)
+	}
+	return len(reasons) == 0, reasons
+}
+
+// Servable is Ready but for the replicas that could not be opened, which it names,
+// at most reasonsMax of them: the others do not wait for them.
+func (m *Manager) Servable() (ok bool, unopened []string) {
+	unopened, waiting := m.notReady()
+	return waiting == "", unopened
+}
+
+func (m *Manager) notReady() (unopened []string, waiting string) {
 	img := m.cfg.Watch.Image()
 	if m.AppliedIndex() < img.Index() && m.AppliedIndex() == 0 {
-		return false, []string{"replicas: the metadata image is not applied yet"}
+		return nil, "replicas: the metadata image is not applied yet"
 	}
-	var reasons []string
-	waiting := 0
+	toLead := 0
 	for tp, r := range m.replicas() {
 		_, want, ok := img.Partition(tp)
 		if !ok || want.Leader != m.self && !(want.Leader == cluster.NoBroker && len(want.Replicas) == 1) {
@@ -308,18 +322,17 @@ func (m *Manager) Ready() (bool, []string) {
 			continue // the other directories do not wait for it
 		}
 		if r.p == nil {
-			reasons = append(reasons, fmt.Sprintf("replicas: %s is offline: %v", r.key, r.err))
+			if len(unopened) < reasonsMax {
+				unopened = append(unopened, fmt.Sprintf("replicas: %s is offline: %v", r.key, r.err))
+			}
 		} else if epoch, leads := r.p.Leading(); !leads || epoch != want.LeaderEpoch {
-			waiting++
-		}
-		if len(reasons) == reasonsMax {
-			break
+			toLead++
 		}
 	}
-	if waiting > 0 {
-		reasons = append(reasons, fmt.Sprintf("replicas: %d partitions are not led yet", waiting))
+	if toLead > 0 {
+		waiting = fmt.Sprintf("replicas: %d partitions are not led yet", toLead)
 	}
-	return len(reasons) == 0, reasons
+	return unopened, waiting
 }
 
 const reasonsMax = 5

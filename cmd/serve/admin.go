@@ -62,12 +62,24 @@ func (n *Node) readiness() admin.Readiness {
 }
 
 // becomeReady waits until every replica that this broker leads can be written
-// and read, and says so once.
+// and read, and says so once. One whose log does not open may never be: clients
+// are served without it, and the others do not wait.
 func (n *Node) becomeReady(ctx context.Context, began time.Time) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		if ok, _ := n.replicas.Ready(); ok {
+		servable, unopened := n.replicas.Servable()
+		if servable && !n.ready.Load() {
+			if err := n.server.Serve(); err != nil {
+				return err
+			}
+			n.ready.Store(true)
+			if len(unopened) > 0 {
+				n.cfg.Logger.Error("clients are served, but partitions cannot be opened: the broker is ready once they are gone or can be read",
+					"partitions", strings.Join(unopened, "; "), "remedy", "bring their folders back from a copy and restart, or delete the topics")
+			}
+		}
+		if servable && len(unopened) == 0 {
 			break
 		}
 		select {
@@ -76,14 +88,10 @@ func (n *Node) becomeReady(ctx context.Context, began time.Time) error {
 			return context.Cause(ctx)
 		}
 	}
-	if err := n.server.Serve(); err != nil {
-		return err
-	}
 	b := n.cfg.Broker
 	n.line.Data = strings.Join(b.LogDirs, ", ")
 	n.line.Tier = b.Store.URL
 	n.line.StartMS = time.Since(began).Milliseconds()
-	n.ready.Store(true)
 	n.cfg.Logger.Info("broker ready", "node.id", n.line.NodeID, "cluster.id", n.line.ClusterID, "listeners", strings.Join(n.line.Listeners, ","),
 		"admin", n.line.Admin, "data", strings.Join(b.LogDirs, ","), "tier", n.line.Tier, "start_ms", n.line.StartMS)
 	return nil

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"strandline/integration/kit"
 )
@@ -177,6 +179,50 @@ func TestReadyLineAndFile(t *testing.T) {
 	require.Equal(t, 200, code)
 	_, page := s.Get("/metrics")
 	require.Contains(t, page, "strandline_build_info")
+}
+
+// TestOnePartitionThatCannotBeOpened: what is damaged keeps neither the others
+// from being served nor itself from being deleted; ready is said after that.
+func TestOnePartitionThatCannotBeOpened(t *testing.T) {
+	s := kit.Start(t, nil)
+	for _, topic := range []string{"hurt", "well"} {
+		_, errOut, code := s.CLI("hello\nworld\n", "produce", topic)
+		require.Zero(t, code, errOut)
+	}
+	require.Zero(t, s.Stop())
+	name := filepath.Join(s.Dir, "logs", "hurt-0", "00000000000000000000")
+	log, err := os.ReadFile(name + ".log")
+	require.NoError(t, err)
+	log[16] = 9 // the format of the first batch
+	require.NoError(t, os.WriteFile(name+".log", log, 0o600))
+	require.NoError(t, os.Remove(name+".index"))
+
+	s.Set("listeners", "PLAINTEXT://"+s.Addr)
+	s.Set("admin.listeners", s.Admin)
+	s.Spawn()
+	kit.Eventually(t, 20*time.Second, "clients are served", func() bool { return strings.Contains(s.Log(), "clients are served, but") })
+	code, body := s.Get("/readyz")
+	require.Equal(t, 503, code)
+	require.Contains(t, body, "hurt-0 is offline")
+	require.Contains(t, s.Log(), "remedy=")
+	_, errOut, code := s.CLI("again\n", "produce", "well")
+	require.Zero(t, code, errOut)
+	out, errOut, code := s.CLI("", "consume", "well", "--exit-at-end")
+	require.Zero(t, code, errOut)
+	require.Equal(t, "hello\nworld\nagain\n", out)
+	raw := kit.Dial(t, s.Addr)
+	defer raw.Close()
+	fetched := raw.Call(kit.Fetch(12, "hurt", 0, 0, 1000)).(*kmsg.FetchResponse).Topics[0].Partitions[0]
+	require.Equal(t, kerr.KafkaStorageError.Code, fetched.ErrorCode)
+	require.NotContains(t, s.Log(), "broker ready")
+
+	_, errOut, code = s.CLI("", "topic", "delete", "hurt")
+	require.Zero(t, code, errOut)
+	require.NoError(t, s.AwaitReady(20*time.Second))
+	code, _ = s.Get("/readyz")
+	require.Equal(t, 200, code)
+	require.Equal(t, 1, strings.Count(s.Log(), "broker ready"))
+	require.Zero(t, s.Stop())
 }
 
 func TestProduceAndConsumeFromTheCommandLine(t *testing.T) {
