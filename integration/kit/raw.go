@@ -45,10 +45,16 @@ func TryDial(t testing.TB, addr string) (*Raw, error) {
 // Send writes a request.
 func (r *Raw) Send(req kmsg.Request) {
 	r.t.Helper()
-	r.corr++
-	if _, err := r.Write(r.f.AppendRequest(nil, req, r.corr)); err != nil {
+	if err := r.TrySend(req); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// TrySend is Send to a server that may be gone.
+func (r *Raw) TrySend(req kmsg.Request) error {
+	r.corr++
+	_, err := r.Write(r.f.AppendRequest(nil, req, r.corr))
+	return err
 }
 
 // Receive reads the answer to a request.

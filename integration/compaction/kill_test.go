@@ -1,0 +1,114 @@
+package compaction
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"strandline/broker/recordbatch"
+	"strandline/integration/kit"
+)
+
+// TestKilledWhileCompacting writes over and over to a few keys of logs that are
+// compacted all the time, kills the server at random moments, and compares what is
+// read, from the start, with what was acknowledged.
+func TestKilledWhileCompacting(t *testing.T) {
+	kills := 4
+	if kit.Long() {
+		kills = 50
+	}
+	rng := rand.New(rand.NewPCG(7, 7))
+	s := kit.Start(t, map[string]string{"log.cleaner.backoff.ms": "10", "log.cleaner.min.cleanable.ratio": "0.01", "log.segment.delete.delay.ms": "0"})
+	a := at{t, s.Addr}
+	topics := []string{"one", "two"}
+	for _, topic := range topics {
+		a.create(topic, "cleanup.policy=compact", "internal.segment.bytes=20000", "delete.retention.ms=100")
+	}
+	last := map[string]map[string]string{"one": {}, "two": {}} // "" is a deletion
+	serial := 0
+	for kill := range kills {
+		moment := time.After(time.Duration(300+rng.IntN(1200)) * time.Millisecond)
+		doubtful := map[string]map[string]string{"one": {}, "two": {}}
+		c := kit.Dial(t, s.Addr)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				topic := topics[rng.IntN(2)]
+				batch, wrote := writes(rng, &serial)
+				doubtful[topic] = wrote
+				if c.TrySend(kit.Produce(9, topic, 0, batch)) != nil {
+					return
+				}
+				resp, err := c.Receive(kit.Produce(9, topic, 0, nil))
+				if err != nil || resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode != 0 {
+					return
+				}
+				doubtful[topic] = map[string]string{}
+				for k, v := range wrote {
+					last[topic][k] = v
+				}
+			}
+		}()
+		<-moment
+		s.Kill()
+		<-ended
+		s.MustStart()
+		a.addr = s.Addr
+		for _, topic := range topics {
+			compare(t, a, topic, last[topic], doubtful[topic], kill)
+		}
+	}
+	require.Positive(t, s.Metric("strandline_compaction_passes_total"))
+	require.Zero(t, s.Metric("strandline_compaction_failures_total"))
+}
+
+// writes makes a batch and says what it leaves.
+func writes(rng *rand.Rand, serial *int) ([]byte, map[string]string) {
+	b := recordbatch.NewBuilder(recordbatch.Options{Codec: recordbatch.Codec(rng.IntN(2) * rng.IntN(5))})
+	wrote := map[string]string{}
+	for range 1 + rng.IntN(20) {
+		*serial++
+		key, value := fmt.Sprint("key-", rng.IntN(200)), fmt.Sprintf("value-%0*d", 1+rng.IntN(100), *serial)
+		if rng.IntN(5) == 0 {
+			b.Add(time.Now().UnixMilli(), []byte(key), nil)
+			wrote[key] = ""
+			continue
+		}
+		b.Add(time.Now().UnixMilli(), []byte(key), []byte(value))
+		wrote[key] = value
+	}
+	return b.Build(), wrote
+}
+
+// compare reads a topic from its start. What was under way at the kill may be
+// there or not, as a whole.
+func compare(t *testing.T, a at, topic string, last, doubtful map[string]string, kill int) {
+	t.Helper()
+	got := map[string]string{}
+	for _, b := range a.batches(topic, 0) {
+		for r, err := range new(recordbatch.Decoder).Records(b) {
+			require.NoError(t, err)
+			got[string(r.Key)] = string(r.Value)
+		}
+	}
+	arrived := len(doubtful) > 0
+	for k, v := range doubtful {
+		arrived = arrived && got[k] == v
+	}
+	if arrived {
+		for k, v := range doubtful {
+			last[k] = v
+		}
+	}
+	for k, v := range last {
+		require.Equal(t, v, got[k], "%s after kill %d: key %s", topic, kill, k)
+	}
+	for k, v := range got {
+		require.Equal(t, last[k], v, "%s after kill %d: key %s", topic, kill, k)
+	}
+}
