@@ -18,11 +18,16 @@ type logDirs struct{ m *replicas.Manager }
 func (l logDirs) Known(dir string) bool { return l.m.HasDir(dir) }
 
 func (l logDirs) Move(tp cluster.TopicPartition, dir string) error {
-	err := l.m.Move(tp, dir)
+	return moveError(l.m.Move(tp, dir))
+}
+
+// moveError says in the handlers' words why a move does not begin. A broker that
+// stops has no replicas any more.
+func moveError(err error) error {
 	switch {
 	case errors.Is(err, replicas.ErrOffline):
 		return fmt.Errorf("%w: %w", partition.ErrStorage, err)
-	case errors.Is(err, replicas.ErrUnknownPartition):
+	case errors.Is(err, replicas.ErrUnknownPartition), errors.Is(err, replicas.ErrClosed):
 		return fmt.Errorf("%w: %w", api.ErrReplicaNotAvailable, err)
 	}
 	return err

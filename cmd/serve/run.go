@@ -52,10 +52,14 @@ func Run(src Sources, p Process) error {
 	}()
 	n, err := Start(ctx, Config{Broker: broker, Version: p.Version, Commit: p.Commit, Logger: logger, Hook: stepHook(), Failed: func(err error) { cancel(err) }})
 	if err != nil {
-		if context.Cause(ctx) == errStopped {
+		switch cause := context.Cause(ctx); cause {
+		case nil:
+			return err
+		case errStopped:
 			return nil
+		default:
+			return cause // what made the start end: err only says that it did
 		}
-		return err
 	}
 	if err := announce(p, broker.ReadyFile, n.line); err != nil {
 		cancel(err)

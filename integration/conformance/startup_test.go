@@ -181,6 +181,22 @@ func TestReadyLineAndFile(t *testing.T) {
 	require.Contains(t, page, "strandline_build_info")
 }
 
+// TestOnlyLogDirectoryFailsAtTheStart: the last word is what failed.
+func TestOnlyLogDirectoryFailsAtTheStart(t *testing.T) {
+	s := kit.Start(t, nil)
+	_, errOut, code := s.CLI("hello\n", "produce", "t")
+	require.Zero(t, code, errOut)
+	require.Zero(t, s.Stop())
+	index := filepath.Join(s.Dir, "logs", "t-0", "00000000000000000000.index")
+	require.NoError(t, os.Remove(index))
+	require.NoError(t, os.Mkdir(index, 0o700)) // reading it fails, as on a bad disk
+	log := strings.TrimSpace(refused(t, s, 1))
+	last := log[strings.LastIndexByte(log, '\n')+1:]
+	require.Contains(t, last, "strandline: ")
+	require.Contains(t, last, index)
+	require.NotContains(t, last, "canceled")
+}
+
 // TestOnePartitionThatCannotBeOpened: what is damaged keeps neither the others
 // from being served nor itself from being deleted; ready is said after that.
 func TestOnePartitionThatCannotBeOpened(t *testing.T) {
