@@ -8,6 +8,7 @@ import (
 
 	"strandline/broker/coordinator"
 	"strandline/broker/groups"
+	"strandline/broker/recordbatch"
 )
 
 // startGroups makes the coordinator of consumer groups. It is there before the
@@ -16,7 +17,7 @@ func (n *Node) startGroups(context.Context) error {
 	n.groups = groups.New(groups.Config{Watch: n.meta, Groups: n.cfg.Broker.Groups, Now: n.cfg.Now, Logger: n.cfg.Logger})
 	runtime := coordinator.New(coordinator.Config{
 		Topic: groups.Topic, Views: n.views, Schema: groups.Schema{}, NewMachine: n.groups.Machine,
-		Now: n.cfg.Now, LimitHit: n.metrics.LimitHit, Logger: n.cfg.Logger,
+		Codec: recordbatch.Codec(n.cfg.Broker.OffsetsTopic.Codec), Now: n.cfg.Now, LimitHit: n.metrics.LimitHit, Logger: n.cfg.Logger,
 	})
 	n.coordinated[groups.Topic] = runtime
 	n.groups.Start(runtime)

@@ -21,7 +21,7 @@ func offsetsTopicKeys() []Key {
 			"Replicas of __consumer_offsets, once it is created. Where this is not set and there are fewer brokers, as many as there are brokers."),
 		def("offsets.topic.segment.bytes", Int, "104857600", atLeast(1), "segment.bytes of __consumer_offsets, once it is created."),
 		def("offsets.topic.compression.codec", Int, "0", within{0, 4},
-			"Compression of what groups write: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.").ignored("what groups write is not compressed yet"),
+			"Compression of what groups write: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."),
 	}
 }
 
