@@ -205,6 +205,9 @@ func TestLeftovers(t *testing.T) {
 		require.NoError(t, fs.MkdirAll("/data/logs/halfway-0"))
 		stray := folder{dir: &dir{path: "/data/logs"}, key: folderKey{"stray", 3}, meta: partitionMeta{topic: cluster.NewTopicID(), index: indexUnknown}}
 		require.NoError(t, makeFolder(fs, stray))
+		// One that has records and has lost its name.
+		require.NoError(t, fs.MkdirAll("/data/logs/nameless-0"))
+		require.NoError(t, disk.WriteFileUnsynced(fs, "/data/logs/nameless-0/00000000000000000000.log", []byte("records")))
 
 		n = startNode(t, fs, ctl, nil, "/data/logs")
 		require.True(t, exists(fs, "/data/logs/gone-0"), "nothing is decided before the image has caught up")
@@ -213,7 +216,11 @@ func TestLeftovers(t *testing.T) {
 		synctest.Wait()
 		names := list(t, fs, "/data/logs")
 		require.Zero(t, countSuffix(names, deleteSuffix), "%v", names)
-		require.Equal(t, 1, countSuffix(names, straySuffix), "%v", names)
+		require.Equal(t, 2, countSuffix(names, straySuffix), "%v", names)
+		log := n.log.String()
+		require.Regexp(t, `cluster does not know: kept under another name, remove it by hand" partition=stray-3 `, log)
+		require.Regexp(t, `cannot be told whose it is: kept under another name.* partition=nameless-0 .* remedy="its records are in there`, log)
+		require.NotRegexp(t, `remove it by hand" partition=nameless`, log)
 		require.False(t, exists(fs, "/data/logs/gone-0"))
 		require.False(t, exists(fs, "/data/logs/halfway-0"))
 		require.Equal(t, cluster.Offset(1), n.produce(kept, 0, 1).BaseOffset)

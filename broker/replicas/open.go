@@ -127,8 +127,10 @@ func (m *Manager) openDir(d *dir) ([]folder, error) {
 		f, empty, err := readFolder(m.fs, d, k)
 		switch {
 		case err != nil:
-			m.cfg.Logger.Error("folder cannot be told whose it is", "folder", f.path(), "err", err)
-			m.setStray(f)
+			if aside, ok := m.setStray(f); ok {
+				m.cfg.Logger.Error("folder cannot be told whose it is: kept under another name, a partition of its name begins anew", "partition", k.String(), "folder", aside, "err", err,
+					"remedy", "its records are in there: to have them back stop the broker, write its "+partitionName+" again with the id of its topic, and let it take the place of the new folder")
+			}
 		case empty:
 			m.discard(f, 0)
 		default:

@@ -144,7 +144,10 @@ func (m *Manager) settleUnknown(img *image.Image) {
 		case f.meta.index <= img.Index():
 			m.discard(f, 0)
 		default:
-			m.setStray(f)
+			if aside, ok := m.setStray(f); ok {
+				m.cfg.Logger.Error("folder of a partition that the cluster does not know: kept under another name, remove it by hand",
+					"partition", f.key.String(), "topic_id", f.meta.topic.String(), "folder", aside)
+			}
 		}
 		dirs[f.dir] = struct{}{}
 	}
@@ -153,15 +156,15 @@ func (m *Manager) settleUnknown(img *image.Image) {
 	}
 }
 
-func (m *Manager) setStray(f folder) {
+// setStray keeps a folder under a name that nothing looks at, and returns it.
+func (m *Manager) setStray(f folder) (aside string, ok bool) {
 	aside, err := setAside(m.fs, f, straySuffix)
 	if err != nil {
 		m.cfg.Logger.Error("stray folder cannot be renamed", "folder", f.path(), "err", err)
 		m.dirTrouble(f.dir, err)
-		return
+		return "", false
 	}
-	m.cfg.Logger.Error("folder of a partition that the cluster does not know: kept under another name, remove it by hand",
-		"partition", f.key.String(), "topic_id", f.meta.topic.String(), "folder", aside)
+	return aside, true
 }
 
 // leftover handles a folder that an earlier run set aside; it reports whether
