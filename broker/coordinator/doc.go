@@ -14,7 +14,8 @@
 //
 // One shard for each led partition; one watcher, which notices leadership and
 // decided data of the replicas hosted here; at most Limits.Appliers that feed
-// followers' views. Runtime.Close ends them.
+// followers' views; one keeper, which makes the views durable from time to time
+// and replaces damaged ones. Runtime.Close ends them.
 //
 // # Files
 //

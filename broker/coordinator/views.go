@@ -156,8 +156,11 @@ func (v *Views) Sync() error {
 	if err == nil {
 		err = db.SyncCommitted()
 	}
-	if errors.Is(err, store.ErrClosed) {
+	switch {
+	case errors.Is(err, store.ErrClosed):
 		return nil // replaced, or closed in order
+	case err != nil:
+		v.dirty.Store(true)
 	}
 	return err
 }
