@@ -40,7 +40,7 @@ func (p *Partition) LogState() LogState {
 // EpochAt returns the leader epoch of the record at an offset of the log, false
 // where it has none there.
 func (p *Partition) EpochAt(o cluster.Offset) (cluster.LeaderEpoch, bool) {
-	if o >= p.log.EndOffset() {
+	if o < p.log.StartOffset() || o >= p.log.EndOffset() {
 		return cluster.NoLeaderEpoch, false
 	}
 	return p.log.EpochAt(o)
