@@ -202,6 +202,7 @@ const rawFactor = 8
 type group struct {
 	first, last int // inclusive
 	needed      bool
+	unknown     bool // nobody knows what in it is dead: it stays as it is
 	raw, live   int64
 }
 
@@ -216,10 +217,8 @@ func Runs(s CompactionState, l CompactionLimits, bound cluster.Offset) []Run {
 	needed := need(s, l, segments)
 	var stack []group
 	for i, seg := range segments {
-		g := group{first: i, last: i, needed: needed[i], raw: seg.Bytes, live: seg.Bytes}
-		if seg.Known {
-			g.live = int64(float64(seg.Bytes) * (1 - seg.Counts.DeadShare()))
-		}
+		g := group{first: i, last: i, needed: needed[i], unknown: !seg.Known, raw: seg.Bytes}
+		g.live = int64(math.Round(float64(seg.Bytes) * (1 - seg.Counts.DeadShare())))
 		for len(stack) > 0 && joins(segments, stack[len(stack)-1], g, l) {
 			before := stack[len(stack)-1]
 			g = group{first: before.first, last: g.last, needed: before.needed || g.needed, raw: before.raw + g.raw, live: before.live + g.live}
@@ -248,7 +247,7 @@ func runs(s CompactionState, segments []CompactionSegment, groups []group) []Run
 // and the 31 bits of relative offsets, and where that is worth the copying.
 func joins(segments []CompactionSegment, a, b group, l CompactionLimits) bool {
 	span := segments[b.last].Next - segments[a.first].Base
-	if a.live+b.live > l.SegmentBytes || a.raw+b.raw > rawFactor*l.SegmentBytes || a.raw+b.raw > math.MaxInt32 || span > math.MaxInt32 {
+	if a.unknown || b.unknown || a.live+b.live > l.SegmentBytes || a.raw+b.raw > rawFactor*l.SegmentBytes || a.raw+b.raw > math.MaxInt32 || span > math.MaxInt32 {
 		return false
 	}
 	switch {

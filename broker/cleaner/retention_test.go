@@ -16,7 +16,7 @@ import (
 // Each script line of a "pass" is a segment: base next bytes age [written=age]
 // [active]; ages are durations before now, negative ones lie in the future.
 func TestRetentionRules(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/retention", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			state := State{Now: time.UnixMilli(1_000_000_000_000), Leading: true}
 			limits := Limits{Delete: true, Age: -1, Bytes: -1, LocalAge: -1, LocalBytes: -1}
