@@ -15,6 +15,10 @@ import (
 	"strandline/metadata/image"
 )
 
+// regexRefresh is how often regular expressions are matched again where no topic
+// was created, which then finds the same.
+const regexRefresh = 10 * time.Minute
+
 // Topic is the topic that groups are kept in.
 const Topic = "__consumer_offsets"
 
@@ -102,7 +106,7 @@ func (g *Groups) consumerConfig(img *image.Image, groupID string) consumer.Confi
 	return consumer.Config{
 		MaxSize:        int(c.ConsumerMaxSize),
 		SessionTimeout: own.SessionTimeout, HeartbeatInterval: own.HeartbeatInterval, AssignmentInterval: own.AssignmentInterval,
-		RegexRefreshInterval: c.RegexRefreshInterval, Assignors: c.Assignors, Migration: consumer.MigrationPolicy(c.MigrationPolicy),
+		RegexRefreshInterval: regexRefresh, Assignors: c.Assignors, Migration: consumer.MigrationPolicy(c.MigrationPolicy),
 		Classic: g.classic,
 	}
 }

@@ -258,7 +258,7 @@ func refused(t *testing.T, why string, settings ...string) {
 // TestNodeKeys shows the effect of every key of a node.
 func TestNodeKeys(t *testing.T) {
 	rows := map[string]func(*testing.T){}
-	for _, m := range []map[string]func(*testing.T){nodeRows, storeRows, tierRows, offsetsRows} {
+	for _, m := range []map[string]func(*testing.T){nodeRows, storeRows, tierRows, offsetsRows, groupRows} {
 		for k, row := range m {
 			require.NotContains(t, rows, k)
 			rows[k] = row

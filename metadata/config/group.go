@@ -17,13 +17,12 @@ type Groups struct {
 	MaxSessionTimeout     time.Duration
 	MaxSize               int32
 
-	Consumer             Group
-	ConsumerMin          Group // lower bounds of the keys of one group
-	ConsumerMax          Group // upper bounds
-	ConsumerMaxSize      int32
-	Assignors            []string // the default first
-	MigrationPolicy      string   // bidirectional, upgrade, downgrade or disabled
-	RegexRefreshInterval time.Duration
+	Consumer        Group
+	ConsumerMin     Group // lower bounds of the keys of one group
+	ConsumerMax     Group // upper bounds
+	ConsumerMaxSize int32
+	Assignors       []string // the default first
+	MigrationPolicy string   // bidirectional, upgrade, downgrade or disabled
 
 	OffsetMetadataMax     int32
 	OffsetsCommitTimeout  time.Duration
@@ -54,7 +53,7 @@ func groups(b *Broker, v values) error {
 		MaxSize:  v.int32("group.max.size"),
 		Consumer: of(""), ConsumerMin: of("min."), ConsumerMax: of("max."),
 		ConsumerMaxSize: v.int32("group.consumer.max.size"), Assignors: v.list("group.consumer.assignors"),
-		MigrationPolicy: v.text("group.consumer.migration.policy"), RegexRefreshInterval: v.ms("group.consumer.regex.refresh.interval.ms"),
+		MigrationPolicy:   v.text("group.consumer.migration.policy"),
 		OffsetMetadataMax: v.int32("offset.metadata.max.bytes"), OffsetsCommitTimeout: v.ms("offsets.commit.timeout.ms"),
 		OffsetsRetention:      time.Duration(v.int64("offsets.retention.minutes")) * time.Minute,
 		OffsetsRetentionCheck: v.ms("offsets.retention.check.interval.ms"),

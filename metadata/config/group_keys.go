@@ -23,7 +23,8 @@ func groupBrokerKeys() []Key {
 		def("group.consumer.assignors", List, "uniform,range", oneOf{"uniform", "range"}, "Assignors that consumer groups may ask for, the default first."),
 		def("group.consumer.migration.policy", String, "bidirectional", oneOf{"bidirectional", "upgrade", "downgrade", "disabled"},
 			"Which changes a group with members may make between the classic and the consumer protocol."),
-		def("group.consumer.regex.refresh.interval.ms", Int, "600000", atLeast(10000), "How often regular expressions of consumer groups are matched again where no topic was created."),
+		def("group.consumer.regex.refresh.interval.ms", Int, "600000", atLeast(10000), "How often regular expressions of consumer groups are matched again where no topic was created.").
+			ignored("regular expressions are matched again once topics were created, and nothing else changes what they match"),
 		def("offset.metadata.max.bytes", Int, "4096", nil, "Length of the metadata that a client may commit with an offset, in UTF-16 characters."),
 		def("offsets.commit.timeout.ms", Int, "5000", atLeast(1), "How long an answer of a group waits until the log has what it says."),
 		def("offsets.retention.minutes", Int, "10080", atLeast(1), "How long offsets are kept once no member of their group reads the topic."),
