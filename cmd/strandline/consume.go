@@ -55,7 +55,7 @@ func newConsume(c *clientFlags) *cobra.Command {
 	fl.Int32Var(&f.partition, "partition", -1, "read this partition only (default: all)")
 	fl.StringVar(&f.offset, "offset", "earliest", "earliest, latest, an offset, or @unix-ms")
 	fl.Int64Var(&f.count, "count", 0, "stop after this many records (0: no limit)")
-	fl.BoolVar(&f.exitAtEnd, "exit-at-end", false, "stop at the end that each partition had at the start; without --group, fail where no record of it comes for --timeout")
+	fl.BoolVar(&f.exitAtEnd, "exit-at-end", false, "stop at the end that each partition had at the start; fail where no record of it comes for --timeout")
 	fl.StringVar(&f.group, "group", "", "read as a member of this consumer group: from what it has committed, else from --offset, and commit what is printed")
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -36,6 +37,12 @@ type groupReader struct {
 	// open has the ends of the partitions that the group has not read up to yet,
 	// with --exit-at-end.
 	open map[int32]int64
+	// owned has the partitions that are assigned here, since the last time that
+	// something was: a rebalance ended, or records came. The client's goroutines
+	// write it, too.
+	mu    sync.Mutex
+	owned map[int32]bool
+	since time.Time
 	// next is what to commit: the offset after what is printed of each partition.
 	next map[int32]kgo.EpochOffset
 }
@@ -53,14 +60,20 @@ func (f *consumeFlags) runGroup(ctx context.Context, topic string) error {
 	if err != nil {
 		return err
 	}
-	cl, err := f.client(
+	g := &groupReader{
+		consumeFlags: f, topic: topic, out: bufio.NewWriterSize(os.Stdout, 64<<10), open: open,
+		next: map[int32]kgo.EpochOffset{}, owned: map[int32]bool{}, since: time.Now(),
+	}
+	assigned := func(_ context.Context, _ *kgo.Client, topics map[string][]int32) { g.assign(topics, true) }
+	taken := func(_ context.Context, _ *kgo.Client, topics map[string][]int32) { g.assign(topics, false) }
+	g.cl, err = f.client(
 		kgo.ConsumerGroup(f.group), kgo.ConsumeTopics(topic), kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.ConsumeStartOffset(begin), kgo.ConsumeResetOffset(begin), kgo.FetchMaxBytes(16<<20), kgo.KeepControlRecords(),
-		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll())
+		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
+		kgo.OnPartitionsAssigned(assigned), kgo.OnPartitionsRevoked(taken), kgo.OnPartitionsLost(taken))
 	if err != nil {
 		return err
 	}
-	g := &groupReader{consumeFlags: f, topic: topic, cl: cl, out: bufio.NewWriterSize(os.Stdout, 64<<10), open: open, next: map[int32]kgo.EpochOffset{}}
 	err = g.read(ctx)
 	g.leave(ctx)
 	return err
@@ -144,9 +157,38 @@ func (g *groupReader) read(ctx context.Context) error {
 			if done, err := g.atEnd(ctx, fetches); err != nil || done {
 				return err
 			}
+			if waiting := g.waiting(fetches); len(waiting) > 0 {
+				return g.stuck(waiting)
+			}
 		}
 		g.cl.AllowRebalance()
 	}
+}
+
+// assign notes which partitions are here.
+func (g *groupReader) assign(topics map[string][]int32, here bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range topics[g.topic] {
+		g.owned[p] = here
+	}
+	g.since = time.Now()
+}
+
+// waiting returns the partitions that are assigned here and not read to their
+// ends, if no record has come for --timeout.
+func (g *groupReader) waiting(fetches kgo.Fetches) map[int32]int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if fetches.NumRecords() > 0 {
+		g.since = time.Now()
+	}
+	if time.Since(g.since) < g.timeout {
+		return nil
+	}
+	open := maps.Clone(g.open)
+	maps.DeleteFunc(open, func(p int32, _ int64) bool { return !g.owned[p] })
+	return open
 }
 
 // allPrinted reports whether --count records are printed.
