@@ -3,7 +3,9 @@ package locallog
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"path"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -136,4 +138,116 @@ func TestEveryDamagedByteOfAnIndex(t *testing.T) {
 			require.NoError(t, l.Close(true))
 		}
 	}
+}
+
+// TestArchiveOfASegmentWithADamagedIndex: damage in the middle of an index, which
+// opening does not see, is found by whoever needs the index, who makes it anew;
+// after an orderly stop the file is whole again. Where the log is damaged too, that
+// is the error.
+func TestArchiveOfASegmentWithADamagedIndex(t *testing.T) {
+	for _, suffix := range []string{segment.IndexSuffix, segment.TimeIndexSuffix} {
+		t.Run(suffix, func(t *testing.T) {
+			fs := disk.NewCrash(1)
+			cfg := config(fs)
+			cfg.Settings.SegmentBytes = 100_000
+			l := openLog(t, cfg)
+			want := fill(t, l, 3000)
+			sealed := l.Segments()[0]
+			require.True(t, sealed.Sealed)
+			require.NoError(t, l.Close(true))
+			cfg.CleanStop = true
+			name := path.Join(testDir, segment.Name(sealed.Base, suffix))
+			data, err := disk.ReadFile(fs, name)
+			require.NoError(t, err)
+			width := map[string]int{segment.IndexSuffix: segment.OffsetEntryBytes, segment.TimeIndexSuffix: segment.TimeEntryBytes}[suffix]
+			require.Greater(t, len(data), 2*width)
+			for i := range width - 1 {
+				data[i] ^= 0x55 // the first entry points far away, or back
+			}
+			require.NoError(t, disk.WriteFileUnsynced(fs, name, data))
+			bases := map[cluster.Offset]cluster.Offset{} // of batches, by their last offset
+			for _, b := range want {
+				bases[b.LastOffset()] = b.BaseOffset()
+			}
+			requireIndexes := func(v *SealedView) {
+				t.Helper()
+				require.NotEmpty(t, v.OffsetIndex)
+				require.NotEmpty(t, v.TimeIndex)
+				for _, e := range v.OffsetIndex {
+					at, err := l.FindBatch(e.Offset)
+					require.NoError(t, err)
+					require.Equal(t, at.Position, e.Position)
+					require.Equal(t, e.Offset, at.Next-1)
+				}
+				for _, e := range v.TimeIndex {
+					require.Contains(t, bases, e.Offset)
+				}
+			}
+
+			var warned bytes.Buffer
+			cfg.Logger = slog.New(slog.NewTextHandler(&warned, nil))
+			l = openLog(t, cfg)
+			require.Empty(t, warned.String(), "opening does not see it")
+			v, err := l.Sealed(sealed.Base)
+			require.NoError(t, err)
+			requireIndexes(v)
+			v.Release()
+			require.Equal(t, 1, strings.Count(warned.String(), "made anew"))
+			require.NoError(t, l.Close(true))
+
+			warned.Reset()
+			l = openLog(t, cfg)
+			v, err = l.Sealed(sealed.Base)
+			require.NoError(t, err)
+			requireIndexes(v)
+			v.Release()
+			require.Empty(t, warned.String(), "it was saved")
+			require.NoError(t, l.Close(true))
+
+			require.NoError(t, disk.WriteFileUnsynced(fs, name, data))
+			logName := path.Join(testDir, segment.Name(sealed.Base, segment.LogSuffix))
+			log, err := disk.ReadFile(fs, logName)
+			require.NoError(t, err)
+			log[len(want[0])+16] = 9 // the second batch's magic
+			require.NoError(t, disk.WriteFileUnsynced(fs, logName, log))
+			l = openLog(t, cfg)
+			_, err = l.Sealed(sealed.Base)
+			var corrupt *segment.CorruptError
+			require.ErrorAs(t, err, &corrupt)
+			require.Equal(t, logName, corrupt.File)
+			require.EqualValues(t, len(want[0]), corrupt.Position)
+			require.NoError(t, l.Err())
+			require.NoError(t, l.Close(false))
+		})
+	}
+}
+
+// TestLookupsMakeADamagedIndexAnew: once, and not at each lookup.
+func TestLookupsMakeADamagedIndexAnew(t *testing.T) {
+	fs := disk.NewCrash(1)
+	cfg := config(fs)
+	cfg.Settings.SegmentBytes = 100_000
+	l := openLog(t, cfg)
+	fill(t, l, 3000)
+	sealed := l.Segments()[0]
+	require.NoError(t, l.Close(true))
+	cfg.CleanStop = true
+	name := path.Join(testDir, segment.Name(sealed.Base, segment.IndexSuffix))
+	data, err := disk.ReadFile(fs, name)
+	require.NoError(t, err)
+	for i := 7; i < len(data)-segment.OffsetEntryBytes; i += segment.OffsetEntryBytes {
+		data[i]++ // each position but the last
+	}
+	require.NoError(t, disk.WriteFileUnsynced(fs, name, data))
+	var warned bytes.Buffer
+	cfg.Logger = slog.New(slog.NewTextHandler(&warned, nil))
+	l = openLog(t, cfg)
+	for o := sealed.Base; o < sealed.Next; o += 7 {
+		s, err := l.Read(o, l.EndOffset(), 1, true)
+		require.NoError(t, err)
+		got := contents(t, s)
+		require.True(t, got[0].BaseOffset() <= o && o < got[0].NextOffset(), "offset %d", o)
+	}
+	require.Equal(t, 1, strings.Count(warned.String(), "made anew"))
+	require.NoError(t, l.Close(false))
 }

@@ -50,7 +50,9 @@ func newLog(cfg Config) *Log {
 	if l.recent == nil {
 		l.recent = NewRecent(0)
 	}
-	l.where = segment.Where{FS: cfg.FS, Dir: cfg.Dir, Handles: l.config.Handles}
+	l.where = segment.Where{FS: cfg.FS, Dir: cfg.Dir, Handles: l.config.Handles, Reindexed: func(base cluster.Offset, cause error) {
+		l.logger().Warn("indexes of a segment are damaged and are made anew from its batches", "base", base, "error", cause)
+	}}
 	l.SetSettings(cfg.Settings)
 	return l
 }
@@ -274,6 +276,11 @@ func (l *Log) finish() error {
 	}
 	if err := active.SyncIndexes(); err != nil {
 		return l.fail("close: sync indexes", err)
+	}
+	for _, s := range l.segments.Load().row {
+		if err := s.SaveIndexes(); err != nil {
+			return l.fail("close: write indexes that were made anew", err)
+		}
 	}
 	end := l.EndOffset()
 	if !l.attested(end) {

@@ -59,10 +59,13 @@ func (l *Log) Sealed(base cluster.Offset) (*SealedView, error) {
 func (l *Log) view(s *segments, i int) (_ *SealedView, err error) {
 	seg := s.row[i]
 	v := &SealedView{SegmentInfo: infoOf(seg), OffsetOfMaxTimestamp: seg.Info().OffsetOfMaxTimestamp}
-	if v.OffsetIndex, err = seg.OffsetIndex(); err != nil {
-		return nil, err
+	if err = v.takeIndexes(seg); seg.IndexDamaged(err) {
+		if err = seg.Reindex(err); err == nil {
+			err = v.takeIndexes(seg)
+		}
+		v.SegmentInfo, v.OffsetOfMaxTimestamp = infoOf(seg), seg.Info().OffsetOfMaxTimestamp
 	}
-	if v.TimeIndex, err = seg.TimeIndex(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if v.Aborted, err = seg.Aborted(); err != nil {
@@ -74,6 +77,14 @@ func (l *Log) view(s *segments, i int) (_ *SealedView, err error) {
 	v.Epochs = l.Epochs().Range(v.Base, v.Next).Entries()
 	v.Handle, err = seg.Acquire()
 	return v, err
+}
+
+func (v *SealedView) takeIndexes(seg *segment.Segment) (err error) {
+	if v.OffsetIndex, err = seg.OffsetIndex(); err != nil {
+		return err
+	}
+	v.TimeIndex, err = seg.TimeIndex()
+	return err
 }
 
 // snapshotAt is the producer snapshot at o: the file, if it is usable, else one

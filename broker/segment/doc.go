@@ -26,7 +26,8 @@
 //     has a greater timestamp, and the batch that ends at offset has this one;
 //     timestamps rise strictly, offsets do not fall.
 //   - S3 A sealed segment's last time index entry is the segment's maximum.
-//   - S4 An index that breaks these rules, or reaches past its log, is rebuilt;
+//   - S4 An index that breaks these rules, or reaches past its log, is rebuilt, when
+//     opened or at the first lookup that meets it;
 //     an offset index never leads a lookup to a wrong batch, since that walks the
 //     headers from where the index points and compares the offset there.
 package segment

@@ -39,7 +39,10 @@ func (s *Segment) Range(from cluster.Offset, lim Limits) (Range, error) {
 	var corrupt *CorruptError
 	if errors.As(err, &corrupt) {
 		// Perhaps only the index is wrong (S4).
-		return s.rangeIndexed(from, lim, false)
+		fixed := s.reindexOnce(err)
+		if r, err = s.rangeIndexed(from, lim, fixed); fixed && errors.As(err, &corrupt) {
+			return s.rangeIndexed(from, lim, false)
+		}
 	}
 	return r, err
 }
@@ -116,7 +119,7 @@ func (v *view) hint(next cluster.Offset) (int64, bool) {
 // table returns an index of the segment.
 func (v *view) table(name string, mem []byte, count, width int) (table, error) {
 	t := table{mem: mem, count: count, width: width}
-	if !v.sealed || count == 0 {
+	if !v.sealed || count == 0 || mem != nil {
 		return t, nil
 	}
 	h, err := v.s.cached(name)
@@ -243,14 +246,18 @@ func (s *Segment) FindBatch(o cluster.Offset) (Header, bool, error) {
 }
 
 // lookup runs fn with the index and, if that ends at something corrupt, again
-// without (S4).
+// with the index made anew, or without (S4).
 func (s *Segment) lookup(fn func(v *view) error) error {
 	err := s.lookupOnce(true, fn)
 	if err == nil {
 		return nil
 	}
 	var corrupt *CorruptError
-	if errors.As(err, &corrupt) {
+	if !errors.As(err, &corrupt) {
+		return err
+	}
+	fixed := s.reindexOnce(err)
+	if err = s.lookupOnce(fixed, fn); fixed && errors.As(err, &corrupt) {
 		return s.lookupOnce(false, fn)
 	}
 	return err
@@ -396,7 +403,7 @@ func (s *Segment) TimeIndex() ([]TimeEntry, error) {
 }
 
 func (s *Segment) image(name string, mem []byte, bytes int, sealed bool) ([]byte, error) {
-	if !sealed || bytes == 0 {
+	if !sealed || bytes == 0 || mem != nil {
 		return mem, nil
 	}
 	h, err := s.cached(name)
@@ -405,5 +412,10 @@ func (s *Segment) image(name string, mem []byte, bytes int, sealed bool) ([]byte
 	}
 	defer h.Release()
 	data := make([]byte, bytes)
-	return data, readFull(h.File(), data, 0)
+	if err := readFull(h.File(), data, 0); errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, &CorruptError{name, 0, err} // it was longer when it was opened
+	} else if err != nil {
+		return nil, err
+	}
+	return data, nil
 }

@@ -34,6 +34,9 @@ type Where struct {
 	Dir string
 	// Handles keeps the files of sealed segments open.
 	Handles *disk.HandleCache
+	// Reindexed is told that the indexes of the segment with that base were damaged
+	// and made anew. May be nil.
+	Reindexed func(base cluster.Offset, cause error)
 }
 
 // Segment is a .log file with its indexes. While it is written its indexes are
@@ -49,6 +52,8 @@ type Segment struct {
 	version string
 
 	removed, closed atomic.Bool
+	// reindexed says that a lookup has tried to make the indexes anew.
+	reindexed atomic.Bool
 
 	// Of the writer alone: how much of the images is in the files, the bytes
 	// since the last index entry, and whether the indexes are to be synced.
@@ -81,7 +86,8 @@ type state struct {
 	created, modified    time.Time
 
 	// The images of the indexes while not sealed: they only grow, and are
-	// replaced as a whole otherwise. Once sealed only their counts.
+	// replaced as a whole otherwise. Once sealed only their counts, unless the
+	// files are damaged and Reindex has made both anew.
 	index, timeIndex      []byte
 	indexCount, timeCount int
 	txns                  []producerstate.AbortedTxn
