@@ -180,14 +180,18 @@ func (r *Runtime) Read(partition int32, fn func(Reader) error) error {
 }
 
 // Led returns the partitions that this broker leads, those that are loaded and
-// those that are not yet, in no order.
+// those that are not yet, in no order. Every one is in one of the two from when
+// its replica leads: what is asked of all of them is then known to be whole.
 func (r *Runtime) Led() (loaded, loading []int32) {
-	for partition, s := range *r.led.Load() {
-		switch s.readable() {
-		case nil:
-			loaded = append(loaded, partition)
-		case ErrLoading:
-			loading = append(loading, partition)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for tp, rep := range r.mu.replicas {
+		switch st := rep.p.LogState(); {
+		case rep.gone.Load() || !st.Leading || st.Offline != nil:
+		case rep.shard != nil && rep.shard.epoch == st.LeaderEpoch && rep.shard.readable() == nil:
+			loaded = append(loaded, tp.Partition)
+		default:
+			loading = append(loading, tp.Partition)
 		}
 	}
 	return loaded, loading

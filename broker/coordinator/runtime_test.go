@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,5 +74,34 @@ func TestTimersRunOnTheClock(t *testing.T) {
 		require.Equal(t, 90*time.Second, time.Since(began))
 		time.Sleep(time.Hour)
 		require.Equal(t, 1, k.machine(0).ticks)
+	})
+}
+
+// Whoever asks all partitions must know of those that nobody has begun to load,
+// or loads again only after a while.
+func TestEveryLedPartitionIsLoadedOrLoading(t *testing.T) {
+	bubble(t, func(t *testing.T, fs *disk.Crash) {
+		k := newKit(t, fs)
+		defer k.close()
+		k.failLoads(errors.New("not now"))
+		log := newFakeLog(3)
+		k.r.Host(log)
+		log.lead(5)
+		for range 2 { // at once, and while the next try is far
+			loaded, loading := k.r.Led()
+			require.Empty(t, loaded)
+			require.Equal(t, []int32{3}, loading)
+			synctest.Wait()
+		}
+		k.failLoads(nil)
+		time.Sleep(2 * retryEvery)
+		synctest.Wait()
+		loaded, loading := k.r.Led()
+		require.Equal(t, []int32{3}, loaded)
+		require.Empty(t, loading)
+		k.r.Unhost(log.TopicPartition())
+		loaded, loading = k.r.Led()
+		require.Empty(t, loaded)
+		require.Empty(t, loading)
 	})
 }
