@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -18,6 +19,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if beMember() {
+		return
+	}
+	flag.Parse()
+	// Groups wait for timeouts most of the time.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	kit.RemoveBinary()
 	os.Exit(code)

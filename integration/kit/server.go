@@ -43,8 +43,10 @@ func Binary(t testing.TB) string {
 	return filepath.Join(build.dir, "strandline")
 }
 
-// RemoveBinary deletes what Binary built; call it at the end of TestMain.
+// RemoveBinary deletes what Binary and JavaClass built; call it at the end of
+// TestMain.
 func RemoveBinary() {
+	removeClasses()
 	if build.dir != "" {
 		_ = os.RemoveAll(build.dir)
 	}
