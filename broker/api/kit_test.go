@@ -64,6 +64,7 @@ type kit struct {
 	// refuseFeatures answers UpdateFeatures.
 	refuseFeatures error
 	closed         []func() // to be called once the server is closed
+	groups         groupsDouble
 	// double replaces the partitions of new topics, where set.
 	double func(tp cluster.TopicPartition) api.Partition
 }
@@ -79,7 +80,7 @@ func newKit(t testing.TB, change func(*config.Broker)) *kit {
 	k.broker = broker
 	k.registry = prometheus.NewRegistry()
 	k.metrics = server.NewMetrics(k.registry)
-	k.handler = api.New(api.Config{Cluster: k, Replicas: k, Broker: broker, LimitHit: k.metrics.LimitHit, Conversions: api.NewConversions(k.registry)})
+	k.handler = api.New(api.Config{Cluster: k, Replicas: k, Groups: &k.groups, GroupAdmin: &k.groups, Broker: broker, LimitHit: k.metrics.LimitHit, Conversions: api.NewConversions(k.registry)})
 	k.server = server.New(server.Config{Handler: k.handler, Metrics: k.metrics, Dirs: []string{k.dir}})
 	port, err := k.server.Listen("PLAINTEXT", "127.0.0.1", 0)
 	require.NoError(t, err)
@@ -455,4 +456,11 @@ func fetchRequest(topic string, id [16]byte, offsets ...int64) *kmsg.FetchReques
 	}
 	req.Topics = append(req.Topics, t)
 	return req
+}
+
+// finalise raises group.version.
+func (k *kit) finalise() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.apply(command.FeatureSet{Name: image.GroupFeature, Level: 1})
 }
