@@ -153,6 +153,12 @@ func (m *Manager) hostReplicas(img *image.Image, all []wanted) {
 	clear(m.retry)
 	for i := range all {
 		if m.lookup(all[i].tp) == nil {
+			if f, found := m.damagedAs(folderKey{all[i].topic.Name, all[i].tp.Partition}); found {
+				f.meta = partitionMeta{topic: all[i].tp.Topic}
+				f.dir.replicas.Add(1)
+				m.hostOffline(f)
+				continue
+			}
 			all[i].dir = m.chooseDir(all[i].p)
 		}
 	}
@@ -207,6 +213,10 @@ func (m *Manager) host(img *image.Image, w wanted) error {
 		err := w.dir.forgotten()
 		if err == nil {
 			err = makeFolder(m.fs, f)
+		}
+		if isDamaged(err) { // since the start
+			m.hostOffline(damagedFolder{f, err})
+			return nil
 		}
 		if err != nil {
 			w.dir.replicas.Add(-1)

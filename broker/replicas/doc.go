@@ -38,6 +38,8 @@
 //
 //   - M2 A folder is removed only once it is named -delete and that name is
 //     durable; a folder that the image does not know is renamed -stray and kept.
+//     One that has records and does not say of which topic is kept as it is, and the
+//     partition of its name is offline.
 //
 //   - M3 The clean-shutdown file of a directory is written after all its logs
 //     were synced and closed and all its checkpoints are durable, and removed,

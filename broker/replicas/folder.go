@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path"
 	"strconv"
@@ -49,7 +50,9 @@ func asideName(k folderKey, suffix string) string {
 // a third, which Kafka does not read, the index of the image that the folder was
 // made under. A topic that a later image does not have was deleted for certain.
 // A fourth counts the moves between directories, where there were any: of two
-// folders of one replica the later one is whole.
+// folders of one replica the later one is whole. The last line is the CRC-32C of
+// those before it: a wrong digit must not make a folder that of a topic that was
+// deleted. Files without it are read too.
 type partitionMeta struct {
 	topic cluster.TopicID
 	index uint64
@@ -64,7 +67,24 @@ func (m partitionMeta) encode() []byte {
 	if m.moves > 0 {
 		b = fmt.Appendf(b, "moves: %d\n", m.moves)
 	}
-	return b
+	return fmt.Appendf(b, "%s %08x\n", checksumKey, crc32.Checksum(b, castagnoli))
+}
+
+const checksumKey = "crc32c:"
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checkSum compares the checksum in a partition.metadata, where it has one.
+func checkSum(data []byte) error {
+	at := bytes.LastIndex(data, []byte(checksumKey))
+	if at < 0 {
+		return nil
+	}
+	want := strings.TrimSpace(string(data[at+len(checksumKey):]))
+	if got := fmt.Sprintf("%08x", crc32.Checksum(data[:at], castagnoli)); got != want {
+		return fmt.Errorf("%w: checksum %s, its text has %s", errBadPartitionMeta, want, got)
+	}
+	return nil
 }
 
 var errBadPartitionMeta = errors.New("malformed " + partitionName)
@@ -72,6 +92,9 @@ var errBadPartitionMeta = errors.New("malformed " + partitionName)
 func parsePartitionMeta(data []byte) (partitionMeta, error) {
 	var m partitionMeta
 	m.index = indexUnknown
+	if err := checkSum(data); err != nil {
+		return m, err
+	}
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	for lines.Scan() {
 		key, value, _ := strings.Cut(lines.Text(), ":")
@@ -117,8 +140,9 @@ func (f folder) tp() cluster.TopicPartition {
 }
 
 // readFolder reads a folder's partition.metadata. A folder without one, or with
-// one that cannot be read, which a stop while it was new may leave, is reported
-// as empty where it has no records, and is an error where it has.
+// one that cannot be understood, which a stop while it was new may leave, is
+// reported as empty where it has no records, and is a *segment.CorruptError where
+// it has.
 func readFolder(fs disk.FS, d *dir, k folderKey) (f folder, empty bool, err error) {
 	f = folder{dir: d, key: k}
 	data, err := disk.ReadFile(fs, path.Join(f.path(), partitionName))
@@ -132,20 +156,31 @@ func readFolder(fs disk.FS, d *dir, k folderKey) (f folder, empty bool, err erro
 			return f, false, nil
 		}
 	}
+	f.meta = partitionMeta{}
+	if name, err := f.aSegment(fs); err != nil {
+		return f, false, err
+	} else if name != "" {
+		return f, false, f.badPartitionMeta(fmt.Errorf("%w, beside %s", bad, name))
+	}
+	return f, true, nil
+}
+
+// aSegment names a segment in the folder that holds something, "" where none does.
+func (f folder) aSegment(fs disk.FS) (string, error) {
 	names, err := fs.List(f.path())
 	if err != nil {
-		return f, false, err
+		return "", err
 	}
 	for _, name := range names {
 		info, err := fs.Stat(path.Join(f.path(), name))
 		if err != nil {
-			return f, false, err
+			return "", err
 		}
 		if strings.HasSuffix(name, ".log") && info.Bytes > 0 {
-			return f, false, fmt.Errorf("%w, beside %s", bad, name)
+			return name, nil
 		}
 	}
-	return f, true, nil
+	return "", nil
 }
 
 // errOccupied: another topic's replica lies where one is to be made.

@@ -219,7 +219,7 @@ func TestLeftovers(t *testing.T) {
 		require.Equal(t, 2, countSuffix(names, straySuffix), "%v", names)
 		log := n.log.String()
 		require.Regexp(t, `cluster does not know: kept under another name, remove it by hand" partition=stray-3 `, log)
-		require.Regexp(t, `cannot be told whose it is: kept under another name.* partition=nameless-0 .* remedy="its records are in there`, log)
+		require.Regexp(t, `cannot be told whose it is.*: kept under another name.* partition=nameless-0 .* remedy="its records are in there`, log)
 		require.NotRegexp(t, `remove it by hand" partition=nameless`, log)
 		require.False(t, exists(fs, "/data/logs/gone-0"))
 		require.False(t, exists(fs, "/data/logs/halfway-0"))

@@ -1,15 +1,23 @@
 package replicas
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
 	"path"
+	"regexp"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"strandline/broker/segment"
 	"strandline/metadata/cluster"
 	"strandline/metadata/disk"
+	"strandline/metadata/image"
 )
 
 // TestLostFiles: files that are gone after an orderly stop are never taken for
@@ -81,4 +89,111 @@ func TestLostMetadata(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDamagedPartitionMetadata: a partition whose folder has records, by its
+// segments or its recovery point, and does not say which topic they are of is
+// offline, its folder stays, and the remedy in the log brings it back.
+func TestDamagedPartitionMetadata(t *testing.T) {
+	const dir = "/data/logs"
+	remedy := regexp.MustCompile(`topic_id: (\S+?)\\"`)
+	for name, c := range map[string]struct {
+		damage func(t *testing.T, fs disk.FS, folder string)
+		back   cluster.Offset // the records that the remedy brings back
+	}{
+		"one wrong digit": {func(t *testing.T, fs disk.FS, folder string) {
+			data, err := disk.ReadFile(fs, path.Join(folder, partitionName))
+			require.NoError(t, err)
+			at := strings.Index(string(data), "topic_id: ") + len("topic_id: ") + 3
+			data[at] = map[bool]byte{true: 'A', false: 'B'}[data[at] != 'A']
+			require.NoError(t, disk.WriteFileUnsynced(fs, path.Join(folder, partitionName), data))
+		}, 10},
+		"the id of no topic": {func(t *testing.T, fs disk.FS, folder string) {
+			require.NoError(t, disk.WriteFileUnsynced(fs, path.Join(folder, partitionName), []byte("version: 0\ntopic_id: xxxxxxxxxxxxxxxxxxxxxx\n")))
+		}, 10},
+		"empty": {func(t *testing.T, fs disk.FS, folder string) {
+			require.NoError(t, disk.WriteFileUnsynced(fs, path.Join(folder, partitionName), nil))
+		}, 10},
+		"missing": {func(t *testing.T, fs disk.FS, folder string) {
+			require.NoError(t, fs.Remove(path.Join(folder, partitionName)))
+		}, 10},
+		"missing with the segments": {func(t *testing.T, fs disk.FS, folder string) {
+			require.NoError(t, fs.Remove(path.Join(folder, partitionName)))
+			require.NoError(t, fs.Remove(path.Join(folder, segment.Name(0, segment.LogSuffix))))
+		}, cluster.NoOffset},
+	} {
+		for _, late := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, topic known late %v", name, late), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					fs, ctl := disk.NewCrash(1), newController(t)
+					n := startNode(t, fs, ctl, nil, dir, "/data/other")
+					n.activate()
+					before := ctl.fork(t)
+					topic := ctl.create("t", 2, nil)
+					synctest.Wait()
+					n.produce(topic, 0, 10)
+					n.produce(topic, 1, 10)
+					n.stop()
+					folder := path.Join(dir, "t-0")
+					if !exists(fs, folder) {
+						folder = path.Join("/data/other", "t-0")
+					}
+					c.damage(t, fs, folder)
+					files := list(t, fs, folder)
+
+					ctl = ctl.fork(t)
+					var again *node
+					if late { // a node that has not caught up yet
+						require.NoError(t, disk.EnsureDir(fs, metadataDir))
+						dirs, err := OpenDirs(DirsConfig{FS: fs, Dirs: []string{dir, "/data/other"}, MetadataDir: metadataDir, NodeID: self})
+						require.NoError(t, err)
+						require.NoError(t, dirs.Init(clusterID))
+						behind := &lateWatch{controller: ctl, start: before.Image()}
+						again = &node{t: t, fs: fs, ctl: ctl, dirs: dirs}
+						again.m = New(Config{FS: fs, Dirs: dirs, Broker: brokerConfig(t, nil), Watch: behind, Logger: slog.New(slog.NewTextHandler(&again.log, nil))})
+						require.NoError(t, again.m.Start(context.Background()))
+						behind.started.Store(true)
+					} else {
+						again = startNode(t, fs, ctl, nil, dir, "/data/other")
+					}
+					again.activate()
+					time.Sleep(5 * time.Second)
+					_, err := again.m.Get(cluster.TopicPartition{Topic: topic})
+					require.ErrorIs(t, err, ErrOffline)
+					require.Empty(t, again.m.OfflineDirs(), "the disk is well")
+					require.Equal(t, cluster.Offset(10), again.get(topic, 1).LogEndOffset(), "the other partition is served")
+					again.produce(topic, 1, 1)
+					require.Equal(t, files, list(t, fs, folder), "the folder is as it was")
+					text := again.log.String()
+					require.Equal(t, 1, strings.Count(text, "replica is offline: its folder has records"))
+					require.NotContains(t, text, "is gone, with its local records")
+					again.kill()
+					if c.back == cluster.NoOffset {
+						return
+					}
+					id := remedy.FindStringSubmatch(text)
+					require.NotNil(t, id, text)
+					require.NoError(t, disk.WriteFileUnsynced(fs, path.Join(folder, partitionName), []byte("version: 0\ntopic_id: "+id[1]+"\n")))
+					well := startNode(t, fs, ctl.fork(t), nil, dir, "/data/other")
+					well.activate()
+					require.Equal(t, c.back, well.get(topic, 0).LogEndOffset())
+					well.stop()
+				})
+			})
+		}
+	}
+}
+
+// lateWatch shows an older image until the manager has started.
+type lateWatch struct {
+	*controller
+	start   *image.Image
+	started atomic.Bool
+}
+
+func (w *lateWatch) Image() *image.Image {
+	if !w.started.Load() {
+		return w.start
+	}
+	return w.controller.Image()
 }

@@ -121,8 +121,9 @@ type Manager struct {
 	inbox inbox
 	// Under applying: what only the applier, Start and Close touch.
 	applying sync.Mutex
-	unknown  []folder // found at start, of topics that the image did not have
-	settled  bool     // unknown has been dealt with
+	unknown  []folder        // found at start, of topics that the image did not have
+	damaged  []damagedFolder // found at start, until unknown is settled
+	settled  bool            // unknown has been dealt with
 	retry    map[cluster.TopicPartition]struct{}
 	starved  map[cluster.TopicPartition]time.Time // offline for want of room or a descriptor, not tried again before
 	removals []removal

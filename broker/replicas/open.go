@@ -48,6 +48,8 @@ func (m *Manager) openAll(ctx context.Context) error {
 		topic, p, ok := img.Partition(f.tp())
 		if ok && slices.Contains(p.Replicas, m.self) && topic.Name == f.key.topic {
 			hosted = append(hosted, f)
+		} else if err := m.misnamed(img, f); err != nil {
+			m.damaged = append(m.damaged, damagedFolder{f, err})
 		} else {
 			m.unknown = append(m.unknown, f)
 		}
@@ -60,6 +62,7 @@ func (m *Manager) openAll(ctx context.Context) error {
 		m.openReplica(m.settings(img, topic), hosted[i], openFound)
 		m.hook(StepStartupRecovery)
 	})
+	m.hostDamaged(img)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("start cancelled: %w", err)
 	}
@@ -125,12 +128,12 @@ func (m *Manager) openDir(d *dir) ([]folder, error) {
 			continue
 		}
 		f, empty, err := readFolder(m.fs, d, k)
+		if below, had := d.hadRecords(k); empty && had {
+			err = f.badPartitionMeta(fmt.Errorf("%w, and %s says that there were records below offset %d", errBadPartitionMeta, recoveryName, below))
+		}
 		switch {
 		case err != nil:
-			if aside, ok := m.setStray(f); ok {
-				m.cfg.Logger.Error("folder cannot be told whose it is: kept under another name, a partition of its name begins anew", "partition", k.String(), "folder", aside, "err", err,
-					"remedy", "its records are in there: to have them back stop the broker, write its "+partitionName+" again with the id of its topic, and let it take the place of the new folder")
-			}
+			m.damaged = append(m.damaged, damagedFolder{f, err})
 		case empty:
 			m.discard(f, 0)
 		default:
@@ -173,6 +176,9 @@ func (m *Manager) reportLostFolders(img *image.Image, d *dir, found []folder) {
 	for _, f := range found {
 		here[f.key] = struct{}{}
 	}
+	for _, f := range m.damaged {
+		here[f.key] = struct{}{}
+	}
 	for k, point := range d.recovery.all() {
 		topic, ok := img.Topic(k.topic)
 		if _, there := here[k]; there || point == 0 || !ok || int(k.partition) >= len(topic.Partitions) ||
@@ -188,6 +194,11 @@ func (m *Manager) reportLostFolders(img *image.Image, d *dir, found []folder) {
 func (m *Manager) dropEntries(d *dir, found []folder) {
 	here := map[folderKey]struct{}{}
 	for _, f := range found {
+		if f.dir == d {
+			here[f.key] = struct{}{}
+		}
+	}
+	for _, f := range m.damaged {
 		if f.dir == d {
 			here[f.key] = struct{}{}
 		}

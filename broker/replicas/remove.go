@@ -27,6 +27,7 @@ func (m *Manager) removeReplicas(gone []*replica) {
 	for _, r := range gone {
 		m.stopMove(r.tp())
 		m.hosted.Delete(r.tp())
+		m.damaged = slices.DeleteFunc(m.damaged, func(f damagedFolder) bool { return f.key == r.key && f.dir == r.dir })
 		r.dir.replicas.Add(-1)
 		var delay time.Duration
 		if r.p != nil {
@@ -70,6 +71,11 @@ func (m *Manager) forget(d *dir) {
 		}
 	}
 	for _, f := range m.unknown {
+		if f.dir == d {
+			hosted[f.key] = struct{}{}
+		}
+	}
+	for _, f := range m.damaged {
 		if f.dir == d {
 			hosted[f.key] = struct{}{}
 		}
@@ -134,6 +140,14 @@ func (m *Manager) settleUnknown(img *image.Image) {
 	m.settled = true
 	unknown := m.unknown
 	m.unknown = nil
+	unknown = slices.DeleteFunc(unknown, func(f folder) bool {
+		err := m.misnamed(img, f)
+		if err != nil {
+			m.damaged = append(m.damaged, damagedFolder{f, err})
+		}
+		return err != nil
+	})
+	m.hostDamaged(img)
 	dirs := map[*dir]struct{}{}
 	for _, f := range unknown {
 		topic, p, ok := img.Partition(f.tp())
@@ -151,6 +165,7 @@ func (m *Manager) settleUnknown(img *image.Image) {
 		}
 		dirs[f.dir] = struct{}{}
 	}
+	m.settleDamaged()
 	for d := range dirs {
 		m.forget(d)
 	}
