@@ -47,6 +47,11 @@ type Log struct {
 	// While opening: how far producers has come, and that the epochs are not known.
 	producersEnd cluster.Offset
 	epochsLost   bool
+	// scanEpoch is the leader epoch of the batch before the one that a scan comes to,
+	// where scanning says that the scan came to that one too; epochsLie that batches
+	// have other epochs than the file tells.
+	scanEpoch           cluster.LeaderEpoch
+	scanning, epochsLie bool
 	// unsyncedFrom is the base of the first segment that was recovered and not
 	// synced, or NoOffset.
 	unsyncedFrom cluster.Offset

@@ -3,7 +3,9 @@ package locallog
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"path"
+	"strings"
 	"testing"
 	"time"
 
@@ -322,5 +324,72 @@ func TestShortSegmentsAndRetentionKeepBoundsInOrder(t *testing.T) {
 		require.NoError(t, err)
 		at = s.NextOffset
 		contents(t, s)
+	}
+}
+
+// TestWrongEpochFile: the epoch file is a cache. One with any digit wrong keeps no
+// log from being opened, takes no batch, and is right again after a scan.
+func TestWrongEpochFile(t *testing.T) {
+	fs := disk.NewCrash(1)
+	cfg := config(fs)
+	l := openLog(t, cfg)
+	var want []leaderepoch.Entry
+	for _, e := range []cluster.LeaderEpoch{11, 12, 14, 15, 17} {
+		l.AssignEpoch(e)
+		want = append(want, leaderepoch.Entry{Epoch: e, Start: l.EndOffset()})
+		for range 20 {
+			_, err := l.Append(batchOf(l.EndOffset(), 3, recordbatch.Options{LeaderEpoch: e}))
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, l.Flush(context.Background()))
+	end, bases := l.EndOffset(), l.Segments()
+	require.Greater(t, len(bases), 4)
+	batches := readAll(t, l, 0, 1000)
+	require.NoError(t, l.Close(true))
+	name := path.Join(testDir, segment.EpochsName)
+	file, err := disk.ReadFile(fs, name)
+	require.NoError(t, err)
+	for stop, scan := range map[string]func(t *testing.T, one *Config){
+		"unclean, all scanned":      func(_ *testing.T, one *Config) { one.CleanStop, one.RecoveryPoint = false, 0 },
+		"unclean, the last scanned": func(_ *testing.T, one *Config) { one.CleanStop, one.RecoveryPoint = false, end },
+		"clean, index of the first lost": func(t *testing.T, one *Config) {
+			require.NoError(t, one.FS.Remove(path.Join(testDir, segment.Name(bases[0].Base, segment.IndexSuffix))))
+		},
+		"clean, index of the third lost": func(t *testing.T, one *Config) {
+			require.NoError(t, one.FS.Remove(path.Join(testDir, segment.Name(bases[2].Base, segment.IndexSuffix))))
+		},
+	} {
+		t.Run(stop, func(t *testing.T) {
+			corrected := 0
+			for i := range file {
+				for _, digit := range "0569" {
+					if file[i] < '0' || file[i] > '9' || file[i] == byte(digit) {
+						continue
+					}
+					bad := bytes.Clone(file)
+					bad[i] = byte(digit)
+					one := cfg
+					one.FS, one.CleanStop, one.RecoveryPoint = fs.Kill(), true, end
+					require.NoError(t, disk.WriteFileUnsynced(one.FS, name, bad))
+					scan(t, &one)
+					var warned bytes.Buffer
+					one.Logger = slog.New(slog.NewTextHandler(&warned, nil))
+					l := openLog(t, one)
+					require.Equal(t, end, l.EndOffset(), "%q", bad)
+					requireBatches(t, batches, readAll(t, l, 0, 1000))
+					if strings.Contains(warned.String(), "leader epochs") {
+						corrected++
+						require.Equal(t, want, l.Epochs().Entries(), "%q", bad)
+					}
+					if stop == "unclean, all scanned" {
+						require.Equal(t, want, l.Epochs().Entries(), "%q", bad)
+					}
+					require.NoError(t, l.Close(true))
+				}
+			}
+			require.NotZero(t, corrected)
+			t.Log("corrected", corrected)
+		})
 	}
 }

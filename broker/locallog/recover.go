@@ -29,6 +29,7 @@ func (l *Log) load(bases []cluster.Offset) (err error) {
 		s, err := l.openOne(bases, i)
 		if err == nil {
 			row = append(row, s)
+			l.scanning = false
 			if i+1 < len(bases) {
 				l.noteMissing(s.DataEnd(), bases[i+1])
 			}
@@ -53,6 +54,9 @@ func (l *Log) load(bases []cluster.Offset) (err error) {
 			bases = bases[:i+1]
 		}
 		l.hook(StepRecovery)
+	}
+	if err := l.correctEpochs(row); err != nil {
+		return err
 	}
 	if end := row[len(row)-1].Next(); l.producers == nil || l.producersEnd != end {
 		if l.producers, l.loadedSnapshot, err = l.producersFrom(end, row); err != nil {
@@ -121,6 +125,9 @@ func (l *Log) recoverOne(bases []cluster.Offset, i int, row []*segment.Segment) 
 		if l.producers, err = l.producersAt(base, row); err != nil {
 			return nil, false, err
 		}
+	}
+	if err = l.scanAfter(row); err != nil {
+		return nil, false, err
 	}
 	last = i+1 == len(bases)
 	next, durable := cluster.NoOffset, l.durableBelow()
@@ -219,22 +226,81 @@ func (l *Log) visitor(m *producerstate.Manager, epoch func(e cluster.LeaderEpoch
 	}
 }
 
-// scannedEpoch enters the epoch of a batch that a scan of the log comes to.
-func (l *Log) scannedEpoch(e cluster.LeaderEpoch, start cluster.Offset) error {
-	if e == cluster.NoLeaderEpoch || e == l.lastEpoch {
+// scanAfter tells a scan that comes next which epoch the last batch in row has: by
+// its header, since the file is a cache that may be wrong.
+func (l *Log) scanAfter(row []*segment.Segment) error {
+	if l.scanning {
 		return nil
 	}
-	if e < l.lastEpoch {
-		// An old segment, recovered for its indexes alone. The list begins at the
-		// log start and knows nothing of what a segment still holds below it.
-		if before, ok := l.mu.epochs.EpochAt(start); !ok || before == e {
-			return nil
+	l.scanning, l.scanEpoch = true, cluster.NoLeaderEpoch
+	if len(row) == 0 {
+		return nil
+	}
+	before := row[len(row)-1]
+	h, ok, err := before.FindBatch(before.DataEnd() - 1)
+	if err != nil || !ok {
+		if errors.As(err, new(*segment.CorruptError)) {
+			return nil // its readers are told
 		}
-		return fmt.Errorf("leader epoch %d after %d: %w", e, l.lastEpoch, segment.ErrUnordered)
+		return err
+	}
+	l.scanEpoch = h.LeaderEpoch
+	l.compareEpoch(h.LeaderEpoch, h.Base)
+	return nil
+}
+
+// compareEpoch compares a batch's epoch with the list's, which begins at the log
+// start and knows nothing of what a segment still holds below it.
+func (l *Log) compareEpoch(e cluster.LeaderEpoch, start cluster.Offset) {
+	if known, ok := l.mu.epochs.EpochAt(start); ok && known != e && e != cluster.NoLeaderEpoch {
+		l.epochsLie = true
+	}
+}
+
+// scannedEpoch enters the epoch of a batch that a scan of the log comes to.
+func (l *Log) scannedEpoch(e cluster.LeaderEpoch, start cluster.Offset) error {
+	if e == cluster.NoLeaderEpoch {
+		return nil
+	}
+	if e < l.scanEpoch {
+		return fmt.Errorf("leader epoch %d after %d: %w", e, l.scanEpoch, segment.ErrUnordered)
+	}
+	l.scanEpoch = e
+	if latest, ok := l.mu.epochs.Latest(); ok && (e <= latest.Epoch || start < latest.Start) {
+		l.compareEpoch(e, start) // an old segment, recovered for its indexes alone
+		return nil
 	}
 	l.mu.epochs.Assign(e, start)
 	l.mu.epochsDirty = true
 	l.lastEpoch = e
+	return nil
+}
+
+// correctEpochs makes the epochs anew from the batch headers where a scan found
+// others than the file tells. Those below the first segment are kept where they do
+// not contradict it: nothing else here knows of them.
+func (l *Log) correctEpochs(row []*segment.Segment) error {
+	if !l.epochsLie {
+		return nil
+	}
+	l.logger().Warn("leader epochs contradict the log's batches and are read from those again")
+	l.mu.epochs.TruncateFromEnd(row[0].Base())
+	l.lastEpoch = latestOf(&l.mu.epochs)
+	l.mu.epochsDirty, l.epochsLost = true, true
+	latest := cluster.NoLeaderEpoch // the first one may contradict what is kept
+	for _, s := range row {
+		err := s.Headers(s.Base(), func(h segment.Header) bool {
+			if h.LeaderEpoch > latest {
+				l.mu.epochs.Assign(h.LeaderEpoch, h.Base)
+				latest = h.LeaderEpoch
+			}
+			return true
+		})
+		if err != nil {
+			return err
+		}
+	}
+	l.lastEpoch = latestOf(&l.mu.epochs)
 	return nil
 }
 
