@@ -105,6 +105,11 @@ func TestViewsDamagedWhileTheyAreUsedAreBuiltAgain(t *testing.T) {
 		spoil(t, fs, ".sst")
 		_, err := k.tryRead(0)
 		require.Error(t, err)
+		synctest.Wait()
+		for _, m := range k.made()[:1] {
+			require.Len(t, m.ended, 1)
+			require.ErrorIs(t, m.ended[0], ErrNotCoordinator, "another tenure begins")
+		}
 		time.Sleep(10 * retryEvery)
 		synctest.Wait()
 		require.NotSame(t, bad, k.views.db.Load())

@@ -30,3 +30,6 @@ var errTurn = errors.New("the view is still in use")
 // errContradiction: a view that was just built again from its log is not one of
 // it. It is tried again later, not at once.
 var errContradiction = errors.New("the log contradicts itself")
+
+// errEnded: the tenure is over.
+var errEnded = errors.New("the tenure is over")

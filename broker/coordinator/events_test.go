@@ -3,6 +3,7 @@ package coordinator
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -217,6 +218,59 @@ func TestBoundsAreKept(t *testing.T) {
 	})
 }
 
+// TestOneTurnKeepsTheBoundToo has more waiting than may be in flight when it may
+// run again.
+func TestOneTurnKeepsTheBoundToo(t *testing.T) {
+	bubble(t, func(t *testing.T, fs *disk.Crash) {
+		k := newKit(t, fs, func(c *Config) { c.Limits = Limits{BatchRecords: 1, InFlightBytes: 200} })
+		defer k.close()
+		log := newFakeLog(0)
+		log.lead(1)
+		k.r.Host(log)
+		synctest.Wait()
+		gate := make(chan struct{})
+		require.NoError(t, k.r.Do(0, func(time.Time, Machine, *Tx) { <-gate }))
+		var all []*outcome
+		for i := range 20 {
+			all = append(all, k.put(0, fmt.Sprint(i), "v"))
+		}
+		close(gate)
+		synctest.Wait()
+		require.LessOrEqual(t, len(log.batches), 4)
+		for n := 0; n < 20; n++ {
+			log.commit(-1)
+			synctest.Wait()
+			require.LessOrEqual(t, int(log.end-log.mark), 4)
+		}
+		for _, o := range all {
+			require.Equal(t, []error{nil}, o.all())
+		}
+	})
+}
+
+// TestADeadlineThatDoesNotMoveTakesNoProcessor ticks a machine that is always due.
+func TestADeadlineThatDoesNotMoveTakesNoProcessor(t *testing.T) {
+	bubble(t, func(t *testing.T, fs *disk.Crash) {
+		m := &stuck{}
+		k := newKit(t, fs, func(c *Config) { c.NewMachine = func(int32, cluster.LeaderEpoch) Machine { return m } })
+		defer k.close()
+		log := newFakeLog(0)
+		log.lead(1)
+		k.r.Host(log)
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		require.LessOrEqual(t, m.ticks.Load(), int64(102))
+		require.GreaterOrEqual(t, m.ticks.Load(), int64(90))
+	})
+}
+
+type stuck struct{ ticks atomic.Int64 }
+
+func (*stuck) Load(time.Time, Reader) error { return nil }
+func (*stuck) Deadline() time.Time          { return time.Unix(1, 0) }
+func (m *stuck) Tick(time.Time, *Tx)        { m.ticks.Add(1) }
+func (*stuck) Unload(error)                 {}
+
 // TestLeadershipIsLostInTheMiddle holds C5 and C6: what is in flight fails in
 // order, what is queued runs once and fails, the machine is unloaded last, and the
 // next tenure begins with what the log says.
@@ -304,7 +358,9 @@ func TestALoadThatFailsIsTriedAgain(t *testing.T) {
 		log.lead(1)
 		k.r.Host(log)
 		synctest.Wait()
-		require.Error(t, k.r.Do(0, nil))
+		require.ErrorIs(t, k.r.Do(0, nil), ErrLoading)
+		_, err := k.tryRead(0)
+		require.ErrorIs(t, err, ErrLoading)
 		time.Sleep(10 * retryEvery)
 		synctest.Wait()
 		require.LessOrEqual(t, len(k.made()), 12)

@@ -289,7 +289,7 @@ func TestALogThatContradictsItselfIsNotReadForEver(t *testing.T) {
 		log.lead(6)
 		k.r.Host(log)
 		synctest.Wait()
-		require.ErrorIs(t, k.r.Do(0, nil), ErrNotCoordinator)
+		require.ErrorIs(t, k.r.Do(0, nil), ErrLoading)
 		require.EqualValues(t, 1, k.r.Status().Rebuilt)
 		time.Sleep(10 * retryEvery)
 		synctest.Wait()
@@ -298,5 +298,62 @@ func TestALogThatContradictsItselfIsNotReadForEver(t *testing.T) {
 		time.Sleep(2 * retryEvery)
 		synctest.Wait()
 		require.Equal(t, map[string]string{"a": "1"}, k.read(0))
+	})
+}
+
+// TestAViewIsBuiltFromACompactedLog begins a view after compaction has taken
+// deletions, stops halfway, and goes on: what it never had it does not miss.
+func TestAViewIsBuiltFromACompactedLog(t *testing.T) {
+	bubble(t, func(t *testing.T, fs *disk.Crash) {
+		k := newKit(t, fs, func(c *Config) { c.Limits.ApplyBytes = 1 })
+		log := newFakeLog(0)
+		for i := range 10 {
+			log.fake(1, plainBatch("a", "1", "b", string(rune('0'+i))), plainBatch("a", "-"))
+		}
+		log.epochs = append(log.epochs, epochStart{1, 0})
+		log.commit(-1)
+		log.compact(30)
+		require.Equal(t, cluster.Offset(30), log.compacted)
+		log.mark = 12
+		k.r.Host(log)
+		synctest.Wait()
+		require.Equal(t, cluster.Offset(12), k.applied(log.tp))
+		log = log.reopened(12)
+		k.again(log)
+		log.commit(-1)
+		log.lead(2)
+		synctest.Wait()
+		require.Equal(t, log.folded(30), k.read(0))
+		require.Zero(t, k.r.Status().Rebuilt)
+
+		// More is taken, all of which it has seen.
+		log.follow(3)
+		synctest.Wait()
+		log.fake(2, plainBatch("b", "-"))
+		log.commit(-1)
+		synctest.Wait()
+		log.compact(31)
+		log.lead(4)
+		synctest.Wait()
+		require.Empty(t, k.read(0))
+		require.Zero(t, k.r.Status().Rebuilt)
+		k.close()
+	})
+}
+
+// TestRecordsBelowTheLogsStartDoNotCount begins a view in the middle of a batch.
+func TestRecordsBelowTheLogsStartDoNotCount(t *testing.T) {
+	bubble(t, func(t *testing.T, fs *disk.Crash) {
+		k := newKit(t, fs)
+		defer k.close()
+		log := newFakeLog(0)
+		log.fake(1, plainBatch("a", "1", "b", "1", "c", "1"), plainBatch("d", "1"))
+		log.epochs = append(log.epochs, epochStart{1, 0})
+		log.commit(-1)
+		log.trim(1)
+		log.lead(2)
+		k.r.Host(log)
+		synctest.Wait()
+		require.Equal(t, map[string]string{"b": "1", "c": "1", "d": "1"}, k.read(0))
 	})
 }

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -126,17 +127,28 @@ func (l Limits) withDefaults() Limits {
 // for fn. Where leadership ends before fn has run, fn runs all the same, before
 // Machine.Unload, and what it appends fails.
 func (r *Runtime) Do(partition int32, fn func(now time.Time, m Machine, tx *Tx)) error {
-	s := (*r.led.Load())[partition]
-	if s == nil {
-		return r.absent()
+	err := errEnded
+	if s := (*r.led.Load())[partition]; s != nil {
+		err = s.do(fn)
 	}
-	return s.do(fn)
+	return r.explain(partition, err)
 }
 
-// absent says why there is no shard.
-func (r *Runtime) absent() error {
-	if r.closed() {
+// explain says what errEnded means now: a partition that is led is loaded sooner
+// or later.
+func (r *Runtime) explain(partition int32, err error) error {
+	switch {
+	case !errors.Is(err, errEnded):
+		return err
+	case r.closed():
 		return ErrClosed
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for tp, rep := range r.mu.replicas {
+		if tp.Partition == partition && !rep.gone.Load() && rep.p.LogState().Leading {
+			return ErrLoading
+		}
 	}
 	return ErrNotCoordinator
 }
@@ -157,10 +169,10 @@ func (r *Runtime) closed() bool {
 func (r *Runtime) Read(partition int32, fn func(Reader) error) error {
 	s := (*r.led.Load())[partition]
 	if s == nil {
-		return r.absent()
+		return r.explain(partition, errEnded)
 	}
 	if err := s.readable(); err != nil {
-		return err
+		return r.explain(partition, err)
 	}
 	snap, err := s.db.Snapshot()
 	if err != nil {
@@ -170,7 +182,7 @@ func (r *Runtime) Read(partition int32, fn func(Reader) error) error {
 	// A view that is dropped belongs to no shard that serves: what was taken
 	// before this is whole.
 	if err := s.readable(); err != nil {
-		return err
+		return r.explain(partition, err)
 	}
 	err = fn(snapshotReader{snap: snap, tp: s.rep.tp})
 	if err != nil {

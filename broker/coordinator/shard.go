@@ -97,7 +97,8 @@ func (s *shard) poke() {
 	}
 }
 
-// readable says why the shard takes neither events nor reads, or nil.
+// readable says why the shard takes neither events nor reads, or nil; errEnded
+// where another shard may, later.
 func (s *shard) readable() error {
 	switch s.phase.Load() {
 	case servingPhase:
@@ -105,7 +106,7 @@ func (s *shard) readable() error {
 	case loadingPhase:
 		return ErrLoading
 	}
-	return s.r.absent()
+	return errEnded
 }
 
 // do queues an event.

@@ -103,6 +103,33 @@ func TestTransactionsAreDecidedByTheirMarkers(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, map[string]string{"k1": "late", "x": "one"}, k.read(0))
 		require.Equal(t, log.folded(log.mark), k.read(0))
+
+		// And it is not lost because an earlier one was decided first.
+		k.transactional(1, "k4", "early")
+		k.transactional(2, "k4", "late")
+		log.foreign(markerBatch(1, true))
+		log.commit(-1)
+		synctest.Wait()
+		require.Equal(t, "early", k.read(0)["k4"])
+		require.Equal(t, []string{"2k4=late"}, k.pending(true))
+		log.foreign(markerBatch(2, true))
+		log.commit(-1)
+		synctest.Wait()
+		require.Equal(t, "late", k.read(0)["k4"])
+
+		// All of it in one piece, as a view that is built again reads it.
+		want := k.read(0)
+		k.close()
+		require.NoError(t, fs.RemoveAll("/m/views"))
+		k.openViews()
+		k.cfg.Views = k.views
+		k.r = New(k.cfg)
+		log = log.reopened(log.mark)
+		k.r.Host(log)
+		log.lead(3)
+		synctest.Wait()
+		require.Equal(t, want, k.read(0))
+		require.Equal(t, log.folded(log.mark), want)
 		require.Empty(t, k.r.mu.replicas[log.tp].shard.view.pending)
 		k.close()
 	})

@@ -170,13 +170,6 @@ func (v *view) apply(batches []byte) error {
 			continue
 		}
 		if batch.IsControl() {
-			// A marker reads what was put before it.
-			if changed {
-				if err := v.settle(b, at); err != nil {
-					return err
-				}
-				b, changed = v.db.NewBatch(), false
-			}
 			if err := v.decide(b, batch); err != nil {
 				return err
 			}
@@ -266,7 +259,8 @@ func (v *view) forget(viewKey []byte) {
 	}
 }
 
-// decide ends a producer's transaction as its marker says.
+// decide ends a producer's transaction as its marker says. What is still pending
+// is later than what counts under its key, or supersede would have dropped it.
 func (v *view) decide(b *store.Batch, batch recordbatch.Batch) error {
 	marker, ok, err := batch.Marker()
 	if err != nil || !ok {
@@ -280,13 +274,6 @@ func (v *view) decide(b *store.Batch, batch recordbatch.Batch) error {
 		v.forget(p.ViewKey)
 		if marker.Type != recordbatch.ControlCommit {
 			continue
-		}
-		now, found, err := get(b, v.tp, p.ViewKey)
-		if err != nil {
-			return v.trouble(err)
-		}
-		if found && now.Offset > p.Offset {
-			continue // of another transaction, which was decided first
 		}
 		v.set(b, p.ViewKey, recordbatch.Record{Offset: p.Offset, Timestamp: p.Timestamp, Key: p.Key, Value: p.Value})
 		if v.pending[string(p.ViewKey)] > 0 {
