@@ -197,3 +197,63 @@ func (w *lateWatch) Image() *image.Image {
 	}
 	return w.controller.Image()
 }
+
+// TestLostLogStarts: log starts that go back because their checkpoint is lost are
+// said once a directory, and nothing is said where none was lost.
+func TestLostLogStarts(t *testing.T) {
+	const dir = "/data/logs"
+	const warning = "log start offsets are lost"
+	name := path.Join(dir, logStartName)
+	for how, damage := range map[string]func(t *testing.T, fs disk.FS){
+		"missing": func(t *testing.T, fs disk.FS) { require.NoError(t, fs.Remove(name)) },
+		"damaged": func(t *testing.T, fs disk.FS) {
+			require.NoError(t, disk.WriteFileUnsynced(fs, name, []byte("0\n2\nt 0")))
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fs, ctl := disk.NewCrash(1), newController(t)
+				n := startNode(t, fs, ctl, nil, dir)
+				n.activate()
+				topic := ctl.create("t", 2, nil)
+				synctest.Wait()
+				n.produce(topic, 0, 10)
+				_, err := n.get(topic, 0).DeleteRecords(context.Background(), 7)
+				require.NoError(t, err)
+				n.stop()
+				whole := fs.Clone(nil)
+				damage(t, fs)
+				later := ctl.fork(t)
+				again := startNode(t, fs, later, nil, dir)
+				again.activate()
+				require.Equal(t, cluster.Offset(0), again.get(topic, 0).LogStartOffset())
+				require.Equal(t, 1, strings.Count(again.log.String(), warning))
+				require.Regexp(t, `level=WARN msg="`+warning, again.log.String())
+				again.stop()
+				third := startNode(t, fs, later.fork(t), nil, dir)
+				require.NotContains(t, third.log.String(), warning, "only once")
+				third.kill()
+
+				well := startNode(t, whole, ctl.fork(t), nil, dir)
+				well.activate()
+				require.Equal(t, cluster.Offset(7), well.get(topic, 0).LogStartOffset())
+				require.NotContains(t, well.log.String(), warning)
+				well.kill()
+			})
+		})
+	}
+	t.Run("killed before the first checkpoint", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			fs, ctl := disk.NewCrash(1), newController(t)
+			n := startNode(t, fs, ctl, nil, dir)
+			n.activate()
+			topic := ctl.create("t", 1, nil)
+			synctest.Wait()
+			n.produce(topic, 0, 10)
+			n.kill()
+			again := startNode(t, fs, ctl.fork(t), nil, dir)
+			require.NotContains(t, again.log.String(), warning)
+			again.kill()
+		})
+	})
+}

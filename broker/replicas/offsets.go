@@ -42,6 +42,8 @@ func encodeOffsets(offsets map[folderKey]cluster.Offset) []byte {
 // errBadCheckpoint is matched by errors about a checkpoint's text.
 var errBadCheckpoint = errors.New("malformed checkpoint")
 
+var errMissingCheckpoint = errors.New("checkpoint is missing")
+
 func parseOffsets(data []byte) (map[folderKey]cluster.Offset, error) {
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	number := 0
@@ -83,6 +85,7 @@ type offsetFile struct {
 
 	mu      sync.Mutex
 	offsets map[folderKey]cluster.Offset
+	absent  bool   // load found no file
 	changes uint64 // of offsets
 	dropped uint64 // the last change that removed an entry
 
@@ -96,6 +99,7 @@ func (f *offsetFile) load(fs disk.FS, name string) (malformed error, err error) 
 	f.fs, f.name, f.offsets = fs, name, map[folderKey]cluster.Offset{}
 	data, err := disk.ReadFile(fs, name)
 	if errors.Is(err, os.ErrNotExist) {
+		f.absent = true
 		return nil, nil
 	}
 	if err != nil {

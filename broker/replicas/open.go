@@ -93,14 +93,23 @@ func (m *Manager) metadataLost(name, what string, index uint64) error {
 // and lists its folders. It opens no log.
 func (m *Manager) openDir(d *dir) ([]folder, error) {
 	d.ballast = m.newBallast(d)
+	var startsLost error
 	for file, name := range map[*offsetFile]string{&d.starts: logStartName, &d.recovery: recoveryName, &d.marks: replicationName} {
 		malformed, err := file.load(d.ballast, path.Join(d.path, name))
 		if err != nil {
 			return nil, &DirError{Dir: d.path, Reason: name + " cannot be read", Cause: err}
 		}
-		if malformed != nil {
+		if malformed != nil && file == &d.starts {
+			startsLost = malformed
+		} else if malformed != nil {
 			m.cfg.Logger.Error("checkpoint ignored", "dir", d.path, "file", name, "err", malformed)
 		}
+	}
+	if startsLost == nil && d.starts.absent && d.wroteCheckpoints() {
+		startsLost = errMissingCheckpoint
+	}
+	if startsLost != nil {
+		m.cfg.Logger.Warn("log start offsets are lost: logs without a remote tier start at their first local segment again, and records below their former start may be read until retention or DeleteRecords removes them", "dir", d.path, "file", logStartName, "err", startsLost)
 	}
 	if err := m.fs.Remove(path.Join(d.path, cleanName)); err == nil {
 		err = m.fs.SyncDir(d.path)
@@ -141,6 +150,14 @@ func (m *Manager) openDir(d *dir) ([]folder, error) {
 		}
 	}
 	return folders, nil
+}
+
+// wroteCheckpoints says that an earlier run must have written all checkpoints: an
+// orderly stop with replicas does, and the others are written about when
+// the log starts are.
+func (d *dir) wroteCheckpoints() bool {
+	recovery, marks := len(d.recovery.all()), len(d.marks.all())
+	return d.clean && recovery > 0 || recovery > 0 && marks > 0
 }
 
 // unique finds what a stop at the end of a move left: of two folders of one
