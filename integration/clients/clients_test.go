@@ -67,8 +67,6 @@ var allCodecs = []string{"none", "gzip", "snappy", "lz4", "zstd"}
 type client struct {
 	name  string
 	start func(t *testing.T, addr string) driver
-	// storedAs names the codec that arrives where it is not the one asked for.
-	storedAs map[string]string
 	// fit leaves what the client can express; nil: everything.
 	fit                                  func([]record) []record
 	idempotent, consumes, admin, offsets bool
@@ -76,20 +74,16 @@ type client struct {
 	blurs bool
 }
 
-// librdkafka compresses with lz4 only for brokers that serve FindCoordinator,
-// and quietly sends uncompressed to others.
-var noLZ4 = map[string]string{"lz4": "none"}
-
 var table = []client{
 	{name: "franz-go", start: newFranz, idempotent: true, consumes: true, admin: true, offsets: true},
 	{name: "sarama", start: newSarama, idempotent: true, consumes: true, admin: true, offsets: true},
 	{name: "kafka-go", start: newKafkaGo, blurs: true, consumes: true, admin: true, offsets: true},
-	{name: "confluent-kafka", start: python("confluent"), storedAs: noLZ4, idempotent: true, consumes: true, admin: true, offsets: true},
+	{name: "confluent-kafka", start: python("confluent"), idempotent: true, consumes: true, admin: true, offsets: true},
 	{name: "kafka-python", start: python("kafka-python"), fit: pythonic, idempotent: true, consumes: true, admin: true, offsets: true},
 	{name: "kafka-python of Debian", start: debianPython, fit: pythonic, consumes: true, admin: true, offsets: true},
 	{name: "aiokafka", start: python("aiokafka"), fit: pythonic, idempotent: true, consumes: true, admin: true, offsets: true},
-	{name: "kafkajs", start: kafkajs, fit: noNullHeaders, idempotent: true, admin: true, offsets: true}, // it consumes in groups only
-	{name: "kcat of Debian", start: newKcat, storedAs: noLZ4, fit: text, idempotent: true, consumes: true, offsets: true},
+	{name: "kafkajs", start: kafkajs, fit: noNullHeaders, idempotent: true, admin: true, offsets: true}, // it consumes in groups only: groups_test.go
+	{name: "kcat of Debian", start: newKcat, fit: text, idempotent: true, consumes: true, offsets: true},
 }
 
 // TestEveryClientWithEveryCodec lets every client write with every codec that it
@@ -149,17 +143,13 @@ func produces(t *testing.T, raw *kit.Raw, c client, d driver, codec string, writ
 		started := time.Now().UnixMilli()
 		require.NoError(t, d.produce(codec, codec, idempotent, plan))
 		arrived, batches := stored(t, raw, codec, before)
-		want := codec
-		if as, ok := c.storedAs[codec]; ok {
-			want = as
-		}
 		seen := map[string]bool{}
 		for _, b := range batches {
 			seen[b.Compression().String()] = true
 			require.Equal(t, idempotent, b.HasProducerID())
 		}
-		require.True(t, seen[want], "%v", seen)
-		delete(seen, want)
+		require.True(t, seen[codec], "%v", seen)
+		delete(seen, codec)
 		delete(seen, "none") // librdkafka leaves a batch alone that would not become smaller
 		require.Empty(t, seen)
 		require.Equal(t, len(plan), len(arrived))

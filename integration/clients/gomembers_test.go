@@ -31,6 +31,7 @@ var goMembers = map[string]func(ctx context.Context, m *voice) error{
 // voice is what a member knows of itself, and how it says what member.py says.
 type voice struct {
 	addr, group, topic, protocol, instance string
+	session                                time.Duration
 
 	mu   sync.Mutex
 	held map[int32]bool
@@ -68,10 +69,14 @@ func (v *voice) hold(held bool, parts ...int32) {
 // beMember runs the member that memberVariable names, if it does.
 func beMember() (ran bool) {
 	words := strings.Split(os.Getenv(memberVariable), "\n")
-	if len(words) != 6 {
+	if len(words) != 7 {
 		return false
 	}
-	v := &voice{addr: words[1], group: words[2], topic: words[3], protocol: words[4], instance: words[5], held: map[int32]bool{}}
+	session, err := time.ParseDuration(words[6] + "ms")
+	if err != nil {
+		panic(err)
+	}
+	v := &voice{addr: words[1], group: words[2], topic: words[3], protocol: words[4], instance: words[5], session: session, held: map[int32]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -94,7 +99,7 @@ func franzMember(ctx context.Context, v *voice) error {
 	}
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(v.addr), kgo.ConsumeTopics(v.topic), kgo.ConsumerGroup(v.group), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.SessionTimeout(sessionTimeout), kgo.HeartbeatInterval(heartbeatInterval), kgo.FetchMaxWait(100 * time.Millisecond),
+		kgo.SessionTimeout(v.session), kgo.HeartbeatInterval(heartbeatInterval), kgo.FetchMaxWait(100 * time.Millisecond),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.WithLogger(kgo.BasicLogger(os.Stderr, kgo.LogLevelInfo, nil)),
 		kgo.OnPartitionsAssigned(hold(true)), kgo.OnPartitionsRevoked(hold(false)), kgo.OnPartitionsLost(hold(false)),
 	}
@@ -178,7 +183,7 @@ func saramaMember(ctx context.Context, v *voice) error {
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest
 	c.Consumer.Offsets.AutoCommit.Interval = 100 * time.Millisecond
 	c.Consumer.MaxWaitTime = 100 * time.Millisecond
-	c.Consumer.Group.Session.Timeout, c.Consumer.Group.Heartbeat.Interval = sessionTimeout, heartbeatInterval
+	c.Consumer.Group.Session.Timeout, c.Consumer.Group.Heartbeat.Interval = v.session, heartbeatInterval
 	c.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyRoundRobin()}
 	c.Consumer.Group.InstanceId = v.instance
 	c.Metadata.Retry.Max, c.Metadata.Retry.Backoff = 50, 100*time.Millisecond
@@ -204,7 +209,7 @@ func saramaMember(ctx context.Context, v *voice) error {
 func kafkaGoMember(ctx context.Context, v *voice) error {
 	g, err := kafkago.NewConsumerGroup(kafkago.ConsumerGroupConfig{
 		ID: v.group, Brokers: []string{v.addr}, Topics: []string{v.topic}, GroupBalancers: []kafkago.GroupBalancer{kafkago.RoundRobinGroupBalancer{}},
-		HeartbeatInterval: heartbeatInterval, SessionTimeout: sessionTimeout, RebalanceTimeout: 5 * time.Second, JoinGroupBackoff: 100 * time.Millisecond,
+		HeartbeatInterval: heartbeatInterval, SessionTimeout: v.session, RebalanceTimeout: 5 * time.Second, JoinGroupBackoff: 100 * time.Millisecond,
 		StartOffset: kafkago.FirstOffset,
 	})
 	if err != nil {

@@ -18,10 +18,7 @@ import (
 	"strandline/integration/kit"
 )
 
-const (
-	sessionTimeout    = 3 * time.Second
-	heartbeatInterval = 300 * time.Millisecond
-)
+const heartbeatInterval = 300 * time.Millisecond
 
 // member is a process in a consumer group: it is killed, or told to leave.
 type member struct {
@@ -38,13 +35,13 @@ type member struct {
 	said       []string      // all else
 	fenced     bool
 	left       bool
-	gone       bool // killed: what its pipe still holds counts no more
+	gone       bool // killed: it holds nothing, though its pipe may still say so
 }
 
 // start starts a member of the group. protocol is eager, cooperative or consumer.
 func (g *group) start(instance string) *member {
 	g.t.Helper()
-	args := []string{g.server.Addr, g.name, g.topic, g.protocol, instance}
+	args := []string{g.server.Addr, g.name, g.topic, g.protocol, instance, strconv.FormatInt(g.session.Milliseconds(), 10)}
 	var cmd *exec.Cmd
 	switch g.client {
 	case "java":
@@ -55,7 +52,7 @@ func (g *group) start(instance string) *member {
 		cmd = exec.Command(kit.PythonClients(g.t), slices.Concat([]string{"testdata/member.py", g.client}, args)...)
 	case "kcat":
 		cmd = exec.Command(kit.Tool(g.t, "kcat"), "-b", g.server.Addr, "-u", "-G", g.name, "-f", `read %p %o\n`,
-			"-X", "session.timeout.ms=3000", "-X", "heartbeat.interval.ms=300", "-X", "auto.commit.interval.ms=100", "-X", "auto.offset.reset=earliest",
+			"-X", "session.timeout.ms="+args[5], "-X", "heartbeat.interval.ms=300", "-X", "auto.commit.interval.ms=100", "-X", "auto.offset.reset=earliest",
 			"-X", "fetch.wait.max.ms=100", "-X", "reconnect.backoff.max.ms=500", "-X", "group.instance.id="+instance, g.topic)
 	default:
 		cmd = exec.Command(os.Args[0])
@@ -114,13 +111,12 @@ func (g *group) hear(m *member, line string) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.gone {
-		return
-	}
 	switch word {
 	case "hold":
-		m.held = numbers(rest)
-		m.times++
+		if !m.gone {
+			m.held = numbers(rest)
+			m.times++
+		}
 	case "read":
 		n := numbers(rest)
 		if _, ok := m.first[n[0]]; !ok {

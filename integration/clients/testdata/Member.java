@@ -1,7 +1,7 @@
 // One member of a consumer group by Apache Kafka's consumer; it says what
 // member.py says.
 //
-// usage: Member ADDRESS GROUP TOPIC PROTOCOL INSTANCE
+// usage: Member ADDRESS GROUP TOPIC PROTOCOL INSTANCE SESSION
 import java.time.Duration;
 import java.util.Collection;
 import java.util.List;
@@ -52,7 +52,7 @@ public class Member {
         if (args[3].equals("consumer")) {
             p.put("group.protocol", "consumer");
         } else {
-            p.put("session.timeout.ms", "3000");
+            p.put("session.timeout.ms", args[5]);
             p.put("heartbeat.interval.ms", "300");
             p.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer."
                 + (args[3].equals("cooperative") ? "CooperativeStickyAssignor" : "RangeAssignor"));

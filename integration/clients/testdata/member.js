@@ -1,15 +1,15 @@
 // One member of a consumer group by kafkajs; it says what member.py says.
 //
-// usage: node member.js NODE_MODULES ADDRESS GROUP TOPIC PROTOCOL
+// usage: node member.js NODE_MODULES ADDRESS GROUP TOPIC PROTOCOL INSTANCE SESSION
 const path = require('path')
 const { Kafka, logLevel, PartitionAssigners } = require(path.join(process.argv[2], 'kafkajs'))
-const [address, groupId, topic] = process.argv.slice(3)
+const [address, groupId, topic, , , session] = process.argv.slice(3)
 
 const kafka = new Kafka({ clientId: 'kafkajs', brokers: [address], logLevel: logLevel.NOTHING, retry: { initialRetryTime: 50, maxRetryTime: 500, retries: 100 } })
 const say = (...words) => process.stdout.write(words.join(' ').replace(/\n/g, ' ') + '\n')
 
 async function main() {
-  const consumer = kafka.consumer({ groupId, sessionTimeout: 3000, heartbeatInterval: 300, rebalanceTimeout: 5000, maxWaitTimeInMs: 100, partitionAssigners: [PartitionAssigners.roundRobin] })
+  const consumer = kafka.consumer({ groupId, sessionTimeout: Number(session), heartbeatInterval: 300, rebalanceTimeout: 5000, maxWaitTimeInMs: 100, partitionAssigners: [PartitionAssigners.roundRobin] })
   consumer.on(consumer.events.GROUP_JOIN, e => say('hold', ...(e.payload.memberAssignment[topic] || [])))
   consumer.on(consumer.events.REBALANCING, () => say('hold'))
   consumer.on(consumer.events.CRASH, e => say(e.payload.restart ? 'uncommitted' : 'failed', e.payload.error.stack))

@@ -1,4 +1,4 @@
-"""One member of a consumer group: member.py CLIENT ADDR GROUP TOPIC PROTOCOL INSTANCE.
+"""One member of a consumer group: member.py CLIENT ADDR GROUP TOPIC PROTOCOL INSTANCE SESSION.
 
 It reads, commits what it has read, and says so on standard output, line by line:
 
@@ -8,14 +8,14 @@ It reads, commits what it has read, and says so on standard output, line by line
     failed WHY    what should not happen
     left          it has left the group, as it does when standard input ends
 
-INSTANCE is a static member's id, or empty. Timeouts are short.
+INSTANCE is a static member's id, or empty; SESSION its timeout in ms.
 """
 import asyncio
 import sys
 import threading
 
 CLIENT, ADDR, GROUP, TOPIC, PROTOCOL, INSTANCE = sys.argv[1:7]
-SESSION_MS, HEARTBEAT_MS = 3000, 300
+SESSION_MS, HEARTBEAT_MS = int(sys.argv[7]), 300
 held = set()
 stop = threading.Event()
 
