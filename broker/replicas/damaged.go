@@ -113,6 +113,22 @@ func (f folder) badPartitionMeta(cause error) error {
 	return &segment.CorruptError{File: path.Join(f.path(), partitionName), Cause: cause}
 }
 
+// neverSynced says that a folder was not synced before the stop, by all that is
+// known: its log has neither a recovery point nor a second segment.
+func (m *Manager) neverSynced(f folder) bool {
+	if _, had := f.dir.hadRecords(f.key); had || f.dir.clean || f.dir.recoveryLost {
+		return false
+	}
+	names, err := m.fs.List(f.path())
+	logs := 0
+	for _, name := range names {
+		if _, suffix, ok := segment.ParseName(name); ok && suffix == segment.LogSuffix {
+			logs++
+		}
+	}
+	return err == nil && logs <= 1
+}
+
 // hadRecords says that a checkpoint shows records of a replica in the directory.
 func (d *dir) hadRecords(k folderKey) (below cluster.Offset, ok bool) {
 	below, ok = d.recovery.get(k)

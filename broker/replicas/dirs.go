@@ -56,8 +56,10 @@ type dir struct {
 	recovery offsetFile // recovery-point-offset-checkpoint
 	marks    offsetFile // replication-offset-checkpoint
 	slots    chan struct{}
-	replicas atomic.Int64
-	names    names
+	// recoveryLost says that the recovery points could not be understood.
+	recoveryLost bool
+	replicas     atomic.Int64
+	names        names
 }
 
 type offlineReason struct{ err error }
@@ -170,6 +172,12 @@ func (d *Dirs) check(one *dir, id string, known bool) error {
 	data, err := disk.ReadFile(d.cfg.FS, path.Join(one.path, metaName))
 	switch {
 	case errors.Is(err, os.ErrNotExist) && known:
+		if name := d.someFolder(one.path); name != "" {
+			return &DirError{
+				Dir: one.path, Reason: fmt.Sprintf("its %s is missing, though it holds replicas (%s)", metaName, name),
+				Remedy: d.writeMeta(id),
+			}
+		}
 		return missing(one.path)
 	case errors.Is(err, os.ErrNotExist):
 		one.fresh = true
@@ -180,7 +188,7 @@ func (d *Dirs) check(one *dir, id string, known bool) error {
 	one.fresh = false
 	m, err := parseMeta(data)
 	if err != nil {
-		return &DirError{Dir: one.path, Reason: metaName + " cannot be understood", Cause: err}
+		return &DirError{Dir: one.path, Reason: metaName + " cannot be understood", Cause: err, Remedy: d.writeMeta(id)}
 	}
 	refuse := func(format string, args ...any) error {
 		return &DirError{Dir: one.path, Reason: fmt.Sprintf(format, args...)}
@@ -189,7 +197,7 @@ func (d *Dirs) check(one *dir, id string, known bool) error {
 	case m.format == 0 && m.nodeID == cluster.NoBroker && m.clusterID == "":
 		return &DirError{
 			Dir: one.path, Reason: metaName + " is empty or damaged: it names no node and no cluster",
-			Remedy: "restore it from a backup, or choose another directory for log.dirs",
+			Remedy: d.writeMeta(id),
 		}
 	case m.format == 0:
 		return &DirError{Dir: one.path, Reason: "it is a data directory of Apache Kafka", Remedy: "choose an empty directory for log.dirs"}
@@ -207,6 +215,33 @@ func (d *Dirs) check(one *dir, id string, known bool) error {
 		return &DirError{Dir: one.path, Reason: cleanName + " cannot be read", Cause: err}
 	}
 	return nil
+}
+
+// someFolder names a replica's folder in the directory, "" where it has none.
+func (d *Dirs) someFolder(dir string) string {
+	names, err := d.cfg.FS.List(dir)
+	if err != nil {
+		return ""
+	}
+	i := slices.IndexFunc(names, func(name string) bool { _, ok := parseFolder(name); return ok })
+	if i < 0 {
+		return ""
+	}
+	return names[i]
+}
+
+// writeMeta is the remedy for a directory whose meta.properties is lost, and that
+// was known under that id, "" where it was not.
+func (d *Dirs) writeMeta(id string) string {
+	if id == "" {
+		return "restore " + metaName + " from a copy, or choose another directory for log.dirs"
+	}
+	clusterID := d.clusterID
+	if clusterID == "" {
+		clusterID = "<cluster.id in " + path.Join(d.cfg.MetadataDir, metaName) + ">"
+	}
+	return fmt.Sprintf("restore %s from a copy, or write it again with the lines version=%s, node.id=%d, cluster.id=%s, directory.id=%s, %s=%d",
+		metaName, kafkaMetaVersion, d.cfg.NodeID, clusterID, id, formatKey, formatVersion)
 }
 
 // checkFresh refuses to begin in a directory that holds anything.

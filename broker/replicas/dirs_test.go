@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -103,6 +104,50 @@ func TestRefusedDirectories(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, d.Close())
 		})
+	}
+}
+
+// TestLostDirectoryName: a known directory whose meta.properties is gone over full
+// folders, or garbled, is called that, and the lines of the remedy bring it back.
+func TestLostDirectoryName(t *testing.T) {
+	for how, c := range map[string]struct {
+		damage func(fs disk.FS, name string) error
+		want   string
+	}{
+		"missing": {func(fs disk.FS, name string) error { return fs.Remove(name) }, "meta.properties is missing, though it holds replicas (t-0)"},
+		"garbled": {func(fs disk.FS, name string) error { return disk.WriteFileAtomic(fs, name, []byte("garbage")) }, "cannot be understood"},
+		"empty":   {func(fs disk.FS, name string) error { return disk.WriteFileAtomic(fs, name, nil) }, "is empty or damaged"},
+	} {
+		for i, dir := range twoDirs { // the cluster id is known from the first one, or not
+			t.Run(how+path.Base(dir), func(t *testing.T) {
+				fs := initialised(t)
+				name := path.Join(dir, metaName)
+				before, err := disk.ReadFile(fs, name)
+				require.NoError(t, err)
+				require.NoError(t, disk.EnsureDir(fs, path.Join(dir, "t-0")))
+				require.NoError(t, c.damage(fs, name))
+				_, err = OpenDirs(dirsConfig(fs, twoDirs...))
+				require.ErrorContains(t, err, c.want)
+				require.NotContains(t, err.Error(), "empty or missing")
+				_, lines, found := strings.Cut(err.Error(), "with the lines ")
+				require.True(t, found, "%v", err)
+				if i == 0 {
+					unknown := "<cluster.id in /data/metadata/meta.properties>"
+					require.Contains(t, lines, unknown)
+					lines = strings.Replace(lines, unknown, clusterID, 1)
+				}
+				text := strings.ReplaceAll(strings.TrimSuffix(lines, ")"), ", ", "\n") + "\n"
+				want, err := parseMeta(before)
+				require.NoError(t, err)
+				got, err := parseMeta([]byte(text))
+				require.NoError(t, err)
+				require.Equal(t, want, got)
+				require.NoError(t, disk.WriteFileAtomic(fs, name, []byte(text)))
+				d, err := OpenDirs(dirsConfig(fs, twoDirs...))
+				require.NoError(t, err)
+				require.NoError(t, d.Close())
+			})
+		}
 	}
 }
 

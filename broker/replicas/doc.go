@@ -58,7 +58,7 @@
 //     metadata that went back in time: the indexes in partition.metadata and in
 //     the clean-shutdown file are at most that of a complete image.
 //
-//   - M7 A folder's name and its partition.metadata are durable before the first
+//   - M8 A folder's name and its partition.metadata are durable before the first
 //     offset in it counts as flushed, not when it is made.
 //
 // # Errors

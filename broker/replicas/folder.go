@@ -87,6 +87,21 @@ func checkSum(data []byte) error {
 	return nil
 }
 
+// errTornMeta: a power loss before the folder was first synced may have left that.
+var errTornMeta = errors.New("not written to its end")
+
+// isTornMeta says whether the text is the beginning of one, zeroes after it, and
+// not a whole one with something wrong.
+func isTornMeta(data []byte) bool {
+	text := string(bytes.TrimRight(data, "\x00"))
+	const begins = "version: 0\ntopic_id: "
+	if n := min(len(text), len(begins)); text[:n] != begins[:n] {
+		return false
+	}
+	_, sum, found := strings.Cut(text, checksumKey)
+	return !found || len(sum) < len(" 01234567\n")
+}
+
 var errBadPartitionMeta = errors.New("malformed " + partitionName)
 
 func parsePartitionMeta(data []byte) (partitionMeta, error) {
@@ -150,10 +165,13 @@ func readFolder(fs disk.FS, d *dir, k folderKey) (f folder, empty bool, err erro
 	if err != nil && !missing {
 		return f, false, err
 	}
-	bad := fmt.Errorf("%w: missing", errBadPartitionMeta)
+	bad := fmt.Errorf("%w: missing: %w", errBadPartitionMeta, errTornMeta)
 	if !missing {
 		if f.meta, bad = parsePartitionMeta(data); bad == nil {
 			return f, false, nil
+		}
+		if isTornMeta(data) {
+			bad = fmt.Errorf("%w: %w", bad, errTornMeta)
 		}
 	}
 	f.meta = partitionMeta{}

@@ -208,6 +208,7 @@ func TestLeftovers(t *testing.T) {
 		// One that has records and has lost its name.
 		require.NoError(t, fs.MkdirAll("/data/logs/nameless-0"))
 		require.NoError(t, disk.WriteFileUnsynced(fs, "/data/logs/nameless-0/00000000000000000000.log", []byte("records")))
+		require.NoError(t, disk.WriteFileUnsynced(fs, "/data/logs/nameless-0/partition.metadata", []byte("garbage")))
 
 		n = startNode(t, fs, ctl, nil, "/data/logs")
 		require.True(t, exists(fs, "/data/logs/gone-0"), "nothing is decided before the image has caught up")

@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -116,6 +117,9 @@ func TestDamagedPartitionMetadata(t *testing.T) {
 		}, 10},
 		"missing": {func(t *testing.T, fs disk.FS, folder string) {
 			require.NoError(t, fs.Remove(path.Join(folder, partitionName)))
+		}, 10},
+		"cut short after an orderly stop": {func(t *testing.T, fs disk.FS, folder string) {
+			require.NoError(t, disk.WriteFileUnsynced(fs, path.Join(folder, partitionName), []byte("version: 0\ntopic")))
 		}, 10},
 		"missing with the segments": {func(t *testing.T, fs disk.FS, folder string) {
 			require.NoError(t, fs.Remove(path.Join(folder, partitionName)))
@@ -256,4 +260,15 @@ func TestLostLogStarts(t *testing.T) {
 			again.kill()
 		})
 	})
+}
+
+func TestTornPartitionMetadata(t *testing.T) {
+	whole := partitionMeta{topic: cluster.NewTopicID(), index: 42, moves: 1}.encode()
+	for n := range whole {
+		require.True(t, isTornMeta(whole[:n]), "%q", whole[:n])
+		require.True(t, isTornMeta(append(bytes.Clone(whole[:n]), make([]byte, len(whole)-n)...)), "%q", whole[:n])
+	}
+	for _, damaged := range []string{string(whole), "garbage", "#"} {
+		require.False(t, isTornMeta([]byte(damaged)), "%q", damaged)
+	}
 }

@@ -94,6 +94,7 @@ func (m *Manager) metadataLost(name, what string, index uint64) error {
 func (m *Manager) openDir(d *dir) ([]folder, error) {
 	d.ballast = m.newBallast(d)
 	var startsLost error
+	d.recoveryLost = false
 	for file, name := range map[*offsetFile]string{&d.starts: logStartName, &d.recovery: recoveryName, &d.marks: replicationName} {
 		malformed, err := file.load(d.ballast, path.Join(d.path, name))
 		if err != nil {
@@ -102,6 +103,7 @@ func (m *Manager) openDir(d *dir) ([]folder, error) {
 		if malformed != nil && file == &d.starts {
 			startsLost = malformed
 		} else if malformed != nil {
+			d.recoveryLost = d.recoveryLost || file == &d.recovery
 			m.cfg.Logger.Error("checkpoint ignored", "dir", d.path, "file", name, "err", malformed)
 		}
 	}
@@ -141,6 +143,12 @@ func (m *Manager) openDir(d *dir) ([]folder, error) {
 			err = f.badPartitionMeta(fmt.Errorf("%w, and %s says that there were records below offset %d", errBadPartitionMeta, recoveryName, below))
 		}
 		switch {
+		case errors.Is(err, errTornMeta) && m.neverSynced(f):
+			// A power loss left it: nothing in it counted as flushed (M8).
+			if aside, ok := m.setStray(f); ok {
+				m.cfg.Logger.Error("folder of a new partition was not written to its end and cannot be told whose it is: kept under another name, the partition begins anew", "partition", k.String(), "folder", aside, "err", err,
+					"remedy", "it has records that no disk had confirmed: to have them back stop the broker, write its "+partitionName+" again with the id of its topic, and let it take the place of the new folder")
+			}
 		case err != nil:
 			m.damaged = append(m.damaged, damagedFolder{f, err})
 		case empty:
