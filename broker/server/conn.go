@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"sync/atomic"
@@ -276,29 +277,39 @@ func (c *conn) isIdle() bool {
 
 // report counts and logs why the connection ended, once.
 func (c *conn) report(err error) {
-	reason, level := "client", c.server.cfg.Logger.Debug
+	const quiet, loud = slog.LevelDebug, slog.LevelWarn
+	reason, level := "client", quiet
 	switch {
 	case err == nil:
 	case errors.Is(err, wire.ErrFrameSize):
 		c.server.cfg.Metrics.LimitHit(LimitRequestBytes)
-		reason, level = "request_bytes", c.server.cfg.Logger.Warn
+		reason, level = "request_bytes", loud
 	case errors.Is(err, wire.ErrMalformed):
-		reason, level = "malformed", c.server.cfg.Logger.Warn
+		reason, level = "malformed", loud
 	case errors.Is(err, wire.ErrUnsupported):
-		reason, level = "unsupported", c.server.cfg.Logger.Warn
+		reason, level = "unsupported", loud
 	case isNetwork(err):
 		reason = "network"
 	default:
-		reason, level = "error", c.server.cfg.Logger.Warn
+		reason, level = "error", loud
 	}
 	if !c.reason.CompareAndSwap(nil, &reason) {
 		if r := *c.reason.Load(); r != "idle" {
 			return
 		}
-		reason, level = "idle", c.server.cfg.Logger.Debug
+		reason, level = "idle", quiet
 	}
 	c.server.cfg.Metrics.closed.WithLabelValues(reason).Inc()
-	level("connection closed", "listener", c.info.Listener, "client", c.info.Remote, "reason", reason, "error", err)
+	attrs := []any{"listener", c.info.Listener, "client", c.info.Remote, "reason", reason, "error", err}
+	if level == loud {
+		switch suppressed, ok := c.server.warnings.admit(reason, time.Now()); {
+		case !ok:
+			level = quiet
+		case suppressed > 0:
+			attrs = append(attrs, "suppressed", suppressed)
+		}
+	}
+	c.server.cfg.Logger.Log(context.Background(), level, "connection closed", attrs...)
 }
 
 func isDeadline(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -30,6 +30,7 @@ type Server struct {
 	draining chan struct{}
 	wg       sync.WaitGroup
 	slots    chan struct{} // a slot per connection, where they are few
+	warnings warnings
 
 	mu        sync.Mutex
 	listeners []*listener

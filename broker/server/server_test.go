@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -509,6 +510,40 @@ func TestWhatCannotBeServedClosesItsConnection(t *testing.T) {
 		ended(t, c)
 		synctest.Wait()
 		require.Equal(t, 2.0, valueOf(t, metrics.closed.WithLabelValues("error")))
+		closeNow(t, s)
+	})
+}
+
+// TestWarningsAreBounded: who sends what cannot be understood gets one line in a
+// while, with the number of those that were left out.
+func TestWarningsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		metrics := NewMetrics(prometheus.NewRegistry())
+		s, m := startMemory(t, Config{Handler: &script{}, Metrics: metrics, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		malformed := func(n int) {
+			for range n {
+				c := m.dial()
+				_, err := c.Write([]byte{0, 0, 0, 10, 0, 3, 0, 1, 0, 0, 0, 1, 0, 99})
+				require.NoError(t, err)
+				ended(t, c)
+			}
+			synctest.Wait()
+		}
+		malformed(50)
+		require.Equal(t, 1, strings.Count(log.String(), "reason=malformed"), log.String())
+		require.NotContains(t, log.String(), "suppressed")
+		c := m.dial()
+		_, err := c.Write([]byte{0, 0, 0, 10, 0, 3, 0, 99, 0, 0, 0, 1, 0xff, 0xff})
+		require.NoError(t, err)
+		ended(t, c)
+		synctest.Wait()
+		require.Equal(t, 1, strings.Count(log.String(), "reason=unsupported"), "another reason has its own")
+		time.Sleep(warnEvery)
+		malformed(3)
+		require.Equal(t, 2, strings.Count(log.String(), "reason=malformed"), log.String())
+		require.Equal(t, 1, strings.Count(log.String(), "suppressed=49"), log.String())
+		require.Equal(t, 53.0, valueOf(t, metrics.closed.WithLabelValues("malformed")), "all are counted")
 		closeNow(t, s)
 	})
 }
