@@ -3,6 +3,7 @@ package replicas
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,10 @@ import (
 // retryEvery is how long the applier waits before it tries again what failed,
 // such as a leader that needs an object of a store that is down.
 const retryEvery = time.Second
+
+// occupiedMax is how long the folder of a deleted topic may be in the way of one
+// that was made again under its name before that is worth a warning.
+const occupiedMax = 10 * time.Second
 
 func (m *Manager) runApplier() {
 	timer := time.NewTimer(retryEvery)
@@ -165,14 +170,27 @@ func (m *Manager) hostReplicas(img *image.Image, all []wanted) {
 	var failed sync.Map
 	parallel(len(all), openersMax, func(i int) {
 		if err := m.host(img, all[i]); err != nil && m.ctx.Err() == nil {
-			m.cfg.Logger.Warn("replica cannot take its role yet", "topic", all[i].topic.Name, "partition", all[i].tp.Partition, "err", err)
-			failed.Store(all[i].tp, struct{}{})
+			failed.Store(i, err)
 		}
 	})
-	failed.Range(func(tp, _ any) bool {
-		m.retry[tp.(cluster.TopicPartition)] = struct{}{}
+	occupied := map[cluster.TopicPartition]time.Time{}
+	failed.Range(func(i, err any) bool {
+		w := all[i.(int)]
+		m.retry[w.tp] = struct{}{}
+		level := slog.LevelWarn
+		if errors.Is(err.(error), errOccupied) { // its folder leaves with the next steps
+			occupied[w.tp] = m.cfg.Now()
+			if since, found := m.occupied[w.tp]; found {
+				occupied[w.tp] = since
+			}
+			if m.cfg.Now().Sub(occupied[w.tp]) < occupiedMax {
+				level = slog.LevelDebug
+			}
+		}
+		m.cfg.Logger.Log(m.ctx, level, "replica cannot take its role yet", "topic", w.topic.Name, "partition", w.tp.Partition, "err", err)
 		return true
 	})
+	m.occupied = occupied
 }
 
 // parallel calls fn for 0 to n-1 from at most atOnce goroutines and waits.
@@ -277,7 +295,7 @@ func (m *Manager) openReplica(settings config.Topic, f folder, o opening) *repli
 	log, err := locallog.Open(cfg)
 	if err != nil {
 		r.err = err
-		m.cfg.Logger.Error("replica cannot be opened", "partition", f.key.String(), "dir", f.dir.path, "err", err)
+		m.cfg.Logger.Error("replica cannot be opened", "partition", f.key.String(), "dir", f.dir.path, "err", err, "remedy", openRemedy(f, err))
 		m.dirTrouble(f.dir, err)
 		if noSpace(err) || disk.NoDescriptor(err) {
 			m.inbox.failed(tp, err)
@@ -303,6 +321,20 @@ func (m *Manager) openReplica(settings config.Topic, f folder, o opening) *repli
 		m.cfg.Hosting.Hosted(r.p)
 	}
 	return r
+}
+
+// openRemedy says what a person can do about a log that does not open.
+func openRemedy(f folder, err error) string {
+	switch {
+	case noSpace(err):
+		return "free some room; the replica is opened again by itself"
+	case disk.NoDescriptor(err):
+		return "raise the limit of open files (ulimit -n); the replica is opened again by itself"
+	case isDamaged(err):
+		return "restore the file from a copy and restart (strandline segment dump --deep tells what is damaged); or, where the leader, another replica or the object store has the records, move the folder " +
+			f.path() + " out of the log directory and restart: the replica is then made anew from those, and without them it begins empty"
+	}
+	return "repair the disk and restart; the folder is kept as it is"
 }
 
 // reportMissing says which offsets are gone between segments. Compaction leaves

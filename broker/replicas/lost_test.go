@@ -55,6 +55,7 @@ func TestLostFiles(t *testing.T) {
 		require.Empty(t, again.m.OfflineDirs(), "the disk is well")
 		require.Equal(t, cluster.Offset(0), again.get(topic, 1).LogEndOffset())
 		require.Contains(t, again.log.String(), "the folder of a partition is gone")
+		require.Regexp(t, `msg="replica cannot be opened" partition=t-0 .* remedy="restore the file from a copy.* move the folder /data/logs/t-0 out`, again.log.String())
 		again.kill() // a directory with a replica that does not open has no orderly stop
 	})
 }
@@ -271,4 +272,28 @@ func TestTornPartitionMetadata(t *testing.T) {
 	for _, damaged := range []string{string(whole), "garbage", "#"} {
 		require.False(t, isTornMeta([]byte(damaged)), "%q", damaged)
 	}
+}
+
+// TestOccupiedFolder: a former topic's folder in the way of a new one is worth a
+// warning only once it stays.
+func TestOccupiedFolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs, ctl := disk.NewCrash(1), newController(t)
+		n := startNode(t, fs, ctl, nil, "/data/logs")
+		n.activate()
+		former := folder{dir: &dir{path: "/data/logs"}, key: folderKey{"t", 0}, meta: partitionMeta{topic: cluster.NewTopicID(), index: 1}}
+		require.NoError(t, makeFolder(fs, former))
+		topic := ctl.create("t", 1, nil)
+		time.Sleep(occupiedMax - time.Second)
+		synctest.Wait()
+		require.NotContains(t, n.log.String(), "cannot take its role")
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		require.Regexp(t, "level=WARN msg=\"replica cannot take its role yet\" topic=t partition=0 .*another topic", n.log.String())
+		require.NoError(t, fs.RemoveAll("/data/logs/t-0"))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		n.produce(topic, 0, 1)
+		n.stop()
+	})
 }

@@ -125,6 +125,7 @@ type Manager struct {
 	damaged  []damagedFolder // found at start, until unknown is settled
 	settled  bool            // unknown has been dealt with
 	retry    map[cluster.TopicPartition]struct{}
+	occupied map[cluster.TopicPartition]time.Time // since when a former topic's folder is in the way
 	starved  map[cluster.TopicPartition]time.Time // offline for want of room or a descriptor, not tried again before
 	removals []removal
 	resume   []resumed    // moves that the last stop cut off
