@@ -60,7 +60,8 @@ func (g *Groups) askPartition(ctx context.Context, p int32, patience time.Durati
 }
 
 // translate says in the words of groups why the log or the view did not do what
-// was asked. What is left is damage, or a bug.
+// was asked. What is left is damage, a group that is too large for its log, or a
+// bug.
 func translate(err error) error {
 	kind := error(nil)
 	switch {
@@ -72,8 +73,6 @@ func translate(err error) error {
 		kind = group.ErrNotCoordinator
 	case errors.Is(err, coordinator.ErrBusy), errors.Is(err, partition.ErrNotEnoughReplicas), errors.Is(err, partition.ErrNotEnoughReplicasAfterAppend):
 		kind = group.ErrCoordinatorNotAvailable
-	case errors.Is(err, coordinator.ErrTooLarge), errors.Is(err, partition.ErrMessageTooLarge), errors.Is(err, partition.ErrRecordListTooLarge):
-		kind = group.ErrInvalidCommitOffsetSize
 	default:
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"strandline/broker/coordinator"
@@ -352,8 +353,8 @@ func (k *kit) stable(groupID, topic string) group.JoinResponse {
 	k.t.Helper()
 	j := k.join(k.t.Context(), groupID, "", topic).wait(k.t)
 	require.Equal(k.t, j.MemberID, j.Leader)
-	s := k.sync(groupID, j, group.Assignment{MemberID: j.MemberID, Assignment: []byte("a")}).wait(k.t)
-	require.Equal(k.t, []byte("a"), s.Assignment)
+	s := k.sync(groupID, j, group.Assignment{MemberID: j.MemberID, Assignment: assigned(topic, 0)}).wait(k.t)
+	require.Equal(k.t, assigned(topic, 0), s.Assignment)
 	return j
 }
 
@@ -401,6 +402,13 @@ func (k *kit) list(states ...group.State) map[string]group.Listed {
 		out[l.GroupID] = l
 	}
 	return out
+}
+
+// assigned is what a leader of consumers gives to one of them.
+func assigned(topic string, partitions ...int32) []byte {
+	a := kmsg.NewConsumerMemberAssignment()
+	a.Topics = []kmsg.ConsumerMemberAssignmentTopic{{Topic: topic, Partitions: partitions}}
+	return a.AppendTo(nil)
 }
 
 // subscription is what a consumer without anything else to say sends.

@@ -228,6 +228,9 @@ func refusal(r group.Reply, err error) group.Reply {
 	if r.Join != nil {
 		out.Join = &group.JoinResponse{MemberID: r.Join.MemberID}
 	}
+	if r.Commit != nil && errors.Is(err, coordinator.ErrTooLarge) {
+		out.Err = fmt.Errorf("%w: %w", group.ErrInvalidCommitOffsetSize, err)
+	}
 	return out
 }
 

@@ -3,12 +3,16 @@ package serve
 import (
 	"context"
 	"errors"
+	"strconv"
+	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"strandline/broker/coordinator"
 	"strandline/broker/groups"
 	"strandline/broker/recordbatch"
+	"strandline/metadata/cluster"
 )
 
 // startGroups makes the coordinator of consumer groups. It is there before the
@@ -63,4 +67,45 @@ func (c groupsCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(groupExpired, prometheus.CounterValue, float64(s.Expired))
 	ch <- prometheus.MustNewConstMetric(groupRebalances, prometheus.CounterValue, float64(s.ClassicRebalances), "classic")
 	ch <- prometheus.MustNewConstMetric(groupRebalances, prometheus.CounterValue, float64(s.ConsumerAssignments), "consumer")
+}
+
+var groupLag = prometheus.NewDesc("strandline_group_lag",
+	"Records of a partition that a group has not committed, where this broker coordinates the group and leads the partition. "+
+		"At most metrics.partition.series.max series, groups with members first.", []string{"group", "topic", "partition"}, nil)
+
+// lagPatience bounds how long a scrape looks for lags.
+const lagPatience = 5 * time.Second
+
+// limitSeries is the bound on series per partition.
+const limitSeries = "metrics.partition.series.max"
+
+// lagCollector compares what groups have committed with the ends of the logs here.
+type lagCollector struct{ n *Node }
+
+func (lagCollector) Describe(ch chan<- *prometheus.Desc) { ch <- groupLag }
+
+func (c lagCollector) Collect(ch chan<- prometheus.Metric) {
+	limit := int(c.n.cfg.Broker.PartitionSeriesMax)
+	if limit == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lagPatience)
+	defer cancel()
+	offsets, more := c.n.groups.Offsets(ctx, limit)
+	if more {
+		c.n.metrics.LimitHit(limitSeries)
+	}
+	img := c.n.meta.Image()
+	for _, o := range offsets {
+		topic, ok := img.Topic(o.Topic)
+		if !ok || !o.TopicID.IsZero() && o.TopicID != topic.ID || !utf8.ValidString(o.Group) {
+			continue // deleted, or nothing that a label can be
+		}
+		p, err := c.n.replicas.Get(cluster.TopicPartition{Topic: topic.ID, Partition: o.Partition})
+		if err != nil || !p.LogState().Leading {
+			continue
+		}
+		lag := max(0, p.HighWatermark()-o.Offset)
+		ch <- prometheus.MustNewConstMetric(groupLag, prometheus.GaugeValue, float64(lag), o.Group, o.Topic, strconv.Itoa(int(o.Partition)))
+	}
 }

@@ -100,7 +100,7 @@ func describeMetrics() ([]metricDesc, error) {
 	objstore.NewMetrics(r)
 	api.NewConversions(r)
 	r.MustRegister((&Node{}).fetchSessionCollectors()...)
-	r.MustRegister(nodeCollector{}, viewsCollector{}, compactionCollector{}, groupsCollector{}, prometheus.NewGauge(prometheus.GaugeOpts{
+	r.MustRegister(nodeCollector{}, viewsCollector{}, compactionCollector{}, groupsCollector{}, lagCollector{}, prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "strandline_build_info", Help: "1, with the version and commit of the binary.", ConstLabels: prometheus.Labels{"version": "", "commit": ""},
 	}))
 	r.MustRegister(tierCollectors()...)

@@ -300,7 +300,7 @@ func (n *Node) serve(context.Context) error {
 	})
 	n.onClose("consumer groups", n.closeGroups) // before the replicas that it writes to
 	n.onClose("requests", func(context.Context) error { return n.handler.Close() })
-	n.registry.MustRegister(n.fetchSessionCollectors()...)
+	n.registry.MustRegister(append(n.fetchSessionCollectors(), lagCollector{n})...)
 	return nil
 }
 

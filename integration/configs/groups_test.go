@@ -93,6 +93,17 @@ var groupRows = map[string]func(t *testing.T){
 			codes(t, want, n.beat("g", "two").ErrorCode)
 		}
 	},
+	"metrics.partition.series.max": func(t *testing.T) {
+		for most, want := range map[string]int{"0": 0, "2": 2, "10": 3} {
+			n := withGroups(t, "metrics.partition.series.max="+most)
+			topic := n.create(1)
+			for _, g := range []string{"a", "b", "c"} {
+				codes(t, nil, n.commitOffset(g, topic, ""))
+			}
+			_, page := n.Get("/metrics")
+			require.Equal(t, want, strings.Count(page, "\nstrandline_group_lag{"), most)
+		}
+	},
 	"offset.metadata.max.bytes": func(t *testing.T) {
 		n := withGroups(t, "offset.metadata.max.bytes=3")
 		topic := n.create(1)

@@ -54,6 +54,7 @@ type Broker struct {
 	LegacyClients         bool  // compat.legacy.clients
 	FetchSessionSlots     int32 // max.incremental.fetch.session.cache.slots
 	RequestTimeout        time.Duration
+	PartitionSeriesMax    int32 // metrics.partition.series.max
 
 	Store  Store
 	Cache  Cache

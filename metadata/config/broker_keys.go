@@ -66,6 +66,8 @@ func brokerKeys() []Key {
 		def("compat.legacy.clients", Bool, "false", nil,
 			"Whether clients of Kafka 0.8 to 0.10, whose message formats Kafka 4 no longer reads, are served: Produce 0 to 2, Fetch 0 to 3, ListOffsets 0.").ours(),
 		def("max.incremental.fetch.session.cache.slots", Int, "1000", atLeast(0), "Fetch sessions that are kept; 0: none, every fetch is a full one."),
+		def("metrics.partition.series.max", Int, "1000", atLeast(0),
+			"Series per partition that a metric such as strandline_group_lag shows at most; 0: none.").ours(),
 		def("request.timeout.ms", Int, "30000", atLeast(1), "How long the controller may take where the client does not say how long it waits."),
 		def("disk.reserved.bytes", Long, "268435456", atLeast(0),
 			"Free bytes of a log or metadata directory below which produce is refused with a retriable error. The remote cache leaves twice as many free.").ours(),

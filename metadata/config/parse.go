@@ -122,6 +122,7 @@ func scalars(v values) Broker {
 		SessionTimeout:       v.ms("broker.session.timeout.ms"),
 		RegistrationTimeout:  v.ms("initial.broker.registration.timeout.ms"),
 		RequestTimeout:       v.ms("request.timeout.ms"),
+		PartitionSeriesMax:   v.int32("metrics.partition.series.max"),
 
 		ProducerIDExpiration: v.ms("producer.id.expiration.ms"),
 		RetentionCheckEvery:  v.ms("log.retention.check.interval.ms"),
