@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"strandline/metadata/disk"
+	"strandline/tiering/manifest"
 	"strandline/tiering/objstore"
 )
 
@@ -20,6 +21,26 @@ import (
 // this node's catalog are in. The catalog has the location's id, which only the
 // store itself can match with an address.
 const storeRecord = "remote-store.json"
+
+// claimRecord, in metadata.log.dir, says which processes ran on this disk, so that
+// one started after a copy of the disk has run finds that out.
+const claimRecord = "remote-claim.json"
+
+// leaseConfig is how this process shows that it alone uses the store.
+func (n *Node) leaseConfig() manifest.LeaseConfig {
+	name := path.Join(n.cfg.Broker.MetadataLogDir, claimRecord)
+	return manifest.LeaseConfig{
+		Interval: n.cfg.Broker.TierManifestEvery, Broker: n.cfg.Broker.NodeID,
+		Load: func() ([]byte, error) {
+			data, err := disk.ReadFile(n.cfg.FS, name)
+			if errors.Is(err, os.ErrNotExist) {
+				return nil, nil
+			}
+			return data, err
+		},
+		Save: func(data []byte) error { return disk.WriteFileAtomic(n.ballast, name, data) },
+	}
+}
 
 // storeLookMax bounds how long a start waits for a store under a new address to
 // say whether it is the one before.

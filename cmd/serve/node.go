@@ -249,6 +249,7 @@ func (n *Node) startTier(ctx context.Context) error {
 	n.onClose("object store", func(context.Context) error { return n.store.Close() })
 	n.ownership = manifest.NewOwnership(manifest.OwnershipConfig{
 		Store: n.store, ClusterID: n.meta.ClusterID(), Logger: n.cfg.Logger, Expected: n.expectedLocation,
+		Lease: n.leaseConfig(),
 	})
 	if err := n.checkStore(ctx); err != nil {
 		return err
@@ -256,6 +257,13 @@ func (n *Node) startTier(ctx context.Context) error {
 	n.remote = remotelog.New(remotelog.Config{
 		Store: n.store, Catalog: n.meta.Catalog(), Submitter: n.meta, Cache: n.cache, ChunkBytes: b.Cache.ChunkBytes,
 		Location: n.ownership.Location, Logger: n.cfg.Logger,
+		TopicName: func(id cluster.TopicID) (string, bool) {
+			topic, ok := n.meta.Image().TopicByID(id)
+			if !ok {
+				return "", false
+			}
+			return topic.Name, true
+		},
 	})
 	n.onClose("remote reads", func(context.Context) error { return n.remote.Close() })
 	n.registry.MustRegister(n.remote.Collectors()...)

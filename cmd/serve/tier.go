@@ -17,6 +17,8 @@ import (
 // startArchive begins to copy segments up and to remove what has expired.
 func (n *Node) startArchive(context.Context) error {
 	b := n.cfg.Broker
+	n.ownership.Start()
+	n.onClose("claim to the object store", n.ownership.Close) // after all who use it
 	n.archiver = archive.New(archive.Config{
 		Store: n.store, Ownership: n.ownership, Submitter: n.meta, Catalog: n.meta.Catalog(),
 		Replicas: n.archivable, Replica: n.archivableOne, Workers: int(b.TierCopiers), Interval: b.TierTaskEvery,

@@ -321,7 +321,7 @@ func (a *Archiver) finish(t *task, more bool, err error) {
 		return
 	}
 	a.counts.failures.Add(1)
-	if t.lastErr == nil || t.lastErr.Error() != err.Error() {
+	if (t.lastErr == nil || t.lastErr.Error() != err.Error()) && !errors.Is(err, manifest.ErrCopy) {
 		a.cfg.Logger.Warn("copying a segment to the store failed and is tried again", "topic", topic, "topic_id", t.tp.Topic, "partition", t.tp.Partition, "error", err)
 	}
 	t.lastErr = err

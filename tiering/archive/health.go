@@ -2,6 +2,7 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -50,6 +51,7 @@ func (h *health) Err() error {
 
 // run probes until ctx ends.
 func (h *health) run(ctx context.Context) {
+	lost := h.ownership.Lost()
 	for failures := 0; ; {
 		_, err := h.ownership.Check(ctx)
 		if err == nil {
@@ -74,6 +76,9 @@ func (h *health) run(ctx context.Context) {
 		case <-timer.C:
 		case <-h.again:
 			timer.Stop()
+		case <-lost:
+			timer.Stop()
+			lost = nil
 		}
 	}
 }
@@ -124,6 +129,8 @@ func (h *health) noteLocked(err error) {
 	}
 	where := h.store.Location()
 	switch ok := h.okLocked(); {
+	case errors.Is(err, manifest.ErrCopy): // has been said by whoever found it
+		h.down = true
 	case err != nil && !h.down:
 		h.down = true
 		h.logger.Error("the object store cannot be used; local reads and writes go on, uploads wait",

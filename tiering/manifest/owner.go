@@ -57,12 +57,14 @@ type OwnershipConfig struct {
 	Logger   *slog.Logger // nil: none
 	// ValidFor is how long a check counts. Default 30 seconds.
 	ValidFor time.Duration
+	Lease    LeaseConfig
 }
 
-// Ownership is a cluster's claim to a location. Its methods may be called
-// concurrently.
+// Ownership is a cluster's claim to a location, and a process's lease of it. Its
+// methods may be called concurrently.
 type Ownership struct {
-	cfg OwnershipConfig
+	cfg   OwnershipConfig
+	lease *lease
 
 	mu      sync.Mutex
 	owner   Owner // as first seen; zero before
@@ -81,7 +83,7 @@ func NewOwnership(cfg OwnershipConfig) *Ownership {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Ownership{cfg: cfg, turn: make(chan struct{}, 1)}
+	return &Ownership{cfg: cfg, lease: newLease(cfg.Lease), turn: make(chan struct{}, 1)}
 }
 
 // Location returns the location's id, and whether it is known yet.
@@ -91,9 +93,21 @@ func (o *Ownership) Location() (string, bool) {
 	return o.owner.LocationID, o.owner.LocationID != ""
 }
 
-// Check returns the layout of the location if it is ours (M3), claiming it if it
-// is nobody's. The store is asked only where the last check is too old.
+// Check returns the layout of the location if this process may upload to it (M3,
+// M5), claiming it if it is nobody's; MayDelete says more. The store is asked only
+// where the last check is too old.
 func (o *Ownership) Check(ctx context.Context) (Layout, error) {
+	layout, err := o.checkOwner(ctx)
+	if err != nil {
+		return Layout{}, err
+	}
+	if err := o.checkLease(ctx, layout.Location); err != nil {
+		return Layout{}, err
+	}
+	return layout, nil
+}
+
+func (o *Ownership) checkOwner(ctx context.Context) (Layout, error) {
 	select {
 	case o.turn <- struct{}{}:
 		defer func() { <-o.turn }()

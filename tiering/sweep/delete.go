@@ -102,11 +102,11 @@ func (s *Sweeper) deleteObjects(ctx context.Context, tp cluster.TopicPartition, 
 		return elsewhere
 	}
 	if unfinished { // parts of uploads that were never completed
-		if _, err := objstore.AbortStaleUploads(ctx, s.cfg.Store, layout.PartitionPrefix(tp), s.cfg.Now().Add(-s.cfg.DeleteDelay)); err != nil {
+		if err := s.abortUploads(ctx, layout.PartitionPrefix(tp), s.cfg.Now().Add(-s.cfg.DeleteDelay)); err != nil {
 			return fmt.Errorf("abort unfinished uploads: %w", err)
 		}
 	}
-	if err := s.cfg.Store.Delete(ctx, keys...); err != nil {
+	if err := s.cfg.Ownership.Delete(ctx, keys...); err != nil {
 		return fmt.Errorf("delete %d objects of segments that are not live: %w", len(keys), err)
 	}
 	s.counts.deleted.Add(int64(len(keys)))
@@ -263,7 +263,7 @@ func (s *Sweeper) finalManifest(ctx context.Context, layout manifest.Layout, top
 
 // emptyPrefix deletes everything under a prefix, unfinished uploads too.
 func (s *Sweeper) emptyPrefix(ctx context.Context, prefix string) error {
-	if _, err := objstore.AbortStaleUploads(ctx, s.cfg.Store, prefix, s.cfg.Now()); err != nil {
+	if err := s.abortUploads(ctx, prefix, s.cfg.Now()); err != nil {
 		return fmt.Errorf("abort unfinished uploads under %q: %w", prefix, err)
 	}
 	var keys []string
@@ -272,7 +272,7 @@ func (s *Sweeper) emptyPrefix(ctx context.Context, prefix string) error {
 			return err
 		}
 		if keys = append(keys, info.Key); len(keys) == deleteBatch {
-			if err := s.cfg.Store.Delete(ctx, keys...); err != nil {
+			if err := s.cfg.Ownership.Delete(ctx, keys...); err != nil {
 				return err
 			}
 			keys = keys[:0]
@@ -281,5 +281,14 @@ func (s *Sweeper) emptyPrefix(ctx context.Context, prefix string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	return s.cfg.Store.Delete(ctx, keys...)
+	return s.cfg.Ownership.Delete(ctx, keys...)
+}
+
+// abortUploads removes the parts of unfinished uploads under a prefix that were
+// begun before a time.
+func (s *Sweeper) abortUploads(ctx context.Context, prefix string, before time.Time) error {
+	return s.cfg.Ownership.WhileOwner(ctx, func(ctx context.Context) error {
+		_, err := objstore.AbortStaleUploads(ctx, s.cfg.Store, prefix, before)
+		return err
+	})
 }

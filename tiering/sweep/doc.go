@@ -21,6 +21,9 @@
 //   - W5 Every failure is tried again for ever, with a pause that grows to a
 //     bound, and is visible in Status.
 //   - W6 What the scrubber finds is reported, never repaired by itself.
+//   - W7 Nothing is deleted and no manifest written unless this process
+//     certainly is the only one of its broker (manifest M5); while that is not
+//     so, retention is decided all the same.
 //
 // Goroutines: one for retention and deletion, one for manifests, one for the
 // scrubber; Close cancels them and waits.

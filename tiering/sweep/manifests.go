@@ -37,6 +37,9 @@ const manifestWriters = 8
 // writeManifests writes the manifests that are out of date, of the partitions
 // that this broker leads.
 func (s *Sweeper) writeManifests(ctx context.Context) {
+	if s.cfg.Ownership.MayDelete() != nil {
+		return // the manifests of two brokers must not mix either (W7)
+	}
 	s.mu.Lock()
 	dirty := make(map[cluster.TopicPartition]bool, len(s.dirty))
 	for tp := range s.dirty {
@@ -256,7 +259,7 @@ func (s *Sweeper) dropSuperseded(ctx context.Context, tp cluster.TopicPartition)
 	if _, err := s.cfg.Ownership.Check(ctx); err != nil {
 		return err
 	}
-	if err := s.cfg.Store.Delete(ctx, keys...); err != nil {
+	if err := s.cfg.Ownership.Delete(ctx, keys...); err != nil {
 		return fmt.Errorf("delete superseded manifests: %w", err)
 	}
 	s.mu.Lock()

@@ -200,6 +200,7 @@ func (s *Sweeper) configsChanged(_ *image.Image, d *image.Delta) {
 // pass is one round of retention and deletion.
 func (s *Sweeper) pass(ctx context.Context) {
 	hosted := make(map[cluster.TopicPartition]bool)
+	alone := s.cfg.Ownership.MayDelete() == nil // W7; why not is said where it is found
 	for r := range s.cfg.Replicas() {
 		if ctx.Err() != nil {
 			return
@@ -208,12 +209,15 @@ func (s *Sweeper) pass(ctx context.Context) {
 		if epoch, leading := r.Leading(); leading {
 			hosted[tp] = true
 			s.attempt(r.Topic(), tp, func() error {
+				if !alone {
+					return s.retain(ctx, r)
+				}
 				// One failing does not keep the others from being done.
 				return errors.Join(s.retain(ctx, r), s.deleteDead(ctx, tp, epoch), s.dropSuperseded(ctx, tp))
 			})
 		}
 	}
-	if s.cfg.Responsible() {
+	if alone && s.cfg.Responsible() {
 		for _, topic := range s.cfg.Catalog.DeletedTopics() {
 			tp := cluster.TopicPartition{Topic: topic.Topic, Partition: -1}
 			hosted[tp] = true
