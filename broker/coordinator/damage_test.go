@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"strandline/metadata/disk"
+	"strandline/metadata/store"
 )
 
 // spoil flips every byte of the middle of the files of the views with an ending.
@@ -194,5 +195,51 @@ func TestViewsAreNotFarBehindAfterAPowerLoss(t *testing.T) {
 		require.Less(t, log.read, 150, "one batch is replayed")
 		require.Zero(t, k2.r.Status().Rebuilt)
 		k2.close()
+	})
+}
+
+// TestAnEntryThatNobodyWroteIsDamage finds one when it is read, and when it is not.
+func TestAnEntryThatNobodyWroteIsDamage(t *testing.T) {
+	for _, key := range []string{"entry", "pending"} {
+		bubble(t, func(t *testing.T, fs *disk.Crash) {
+			k, log := filled(t, fs)
+			defer k.close()
+			bad := k.views.db.Load()
+			b := bad.NewBatch()
+			if key == "entry" {
+				b.Set(entryKey(log.tp, "b"), []byte("short"))
+			} else {
+				b.Set(store.ViewPendingKey(log.tp, 1, 2), []byte("short"))
+			}
+			require.NoError(t, k.views.commit(b))
+			if key == "entry" {
+				_, err := k.tryRead(0)
+				require.ErrorContains(t, err, "malformed")
+			} else {
+				log.lead(2) // what is pending is read when a tenure begins
+			}
+			time.Sleep(3 * retryEvery)
+			synctest.Wait()
+			require.NotSame(t, bad, k.views.db.Load())
+			require.Equal(t, log.folded(6), k.read(0))
+		})
+	}
+}
+
+// TestAnOrderlyStopLeavesNothingBehind cuts the power after a stop.
+func TestAnOrderlyStopLeavesNothingBehind(t *testing.T) {
+	bubble(t, func(t *testing.T, fs *disk.Crash) {
+		k, log := filled(t, fs)
+		require.NoError(t, k.r.Close())
+		lost := fs.Clone(nil)
+		require.NoError(t, k.views.Close())
+		k = newKit(t, lost)
+		log = log.reopened(6)
+		k.r.Host(log)
+		log.lead(2)
+		synctest.Wait()
+		require.Equal(t, log.folded(6), k.read(0))
+		require.Zero(t, log.read)
+		k.close()
 	})
 }

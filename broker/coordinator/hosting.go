@@ -237,9 +237,13 @@ func (r *Runtime) feed(rep *replica) (err error) {
 		if r.closed() || rep.gone.Load() || st.Leading || st.Offline != nil {
 			return nil
 		}
-		if more, err := r.step(rep, rep.view, st); err != nil || !more {
-			rep.stuck.Store(int64(st.HighWatermark))
+		more, err := r.step(rep, rep.view, st)
+		if err != nil {
 			return err
+		}
+		if !more {
+			rep.stuck.Store(int64(st.HighWatermark))
+			return nil
 		}
 	}
 	return nil

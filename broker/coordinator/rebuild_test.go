@@ -357,3 +357,37 @@ func TestRecordsBelowTheLogsStartDoNotCount(t *testing.T) {
 		require.Equal(t, map[string]string{"b": "1", "c": "1", "d": "1"}, k.read(0))
 	})
 }
+
+// TestAFollowersViewGoesOnAfterTrouble has a log that contradicts itself, and then a
+// replica that is offline, behind a follower's view.
+func TestAFollowersViewGoesOnAfterTrouble(t *testing.T) {
+	bubble(t, func(t *testing.T, fs *disk.Crash) {
+		k := newKit(t, fs, func(c *Config) { c.Limits.ApplyBytes = 1 })
+		defer k.close()
+		log := newFakeLog(0)
+		for range 10 {
+			log.fake(5, plainBatch("a", "1"))
+		}
+		log.epochs = append(log.epochs, epochStart{4, 0})
+		log.commit(-1)
+		k.r.Host(log)
+		time.Sleep(5 * retryEvery)
+		synctest.Wait()
+		require.Less(t, k.applied(log.tp), cluster.Offset(10))
+		log.set(func() { log.epochs = []epochStart{{5, 0}} })
+		time.Sleep(2 * retryEvery)
+		synctest.Wait()
+		require.Equal(t, cluster.Offset(10), k.applied(log.tp))
+
+		log.set(func() {
+			log.fake(5, plainBatch("a", "2"))
+			log.mark, log.offline = log.end, errRefused
+		})
+		time.Sleep(2 * retryEvery)
+		synctest.Wait()
+		require.Equal(t, cluster.Offset(10), k.applied(log.tp))
+		log.set(func() { log.offline = nil })
+		synctest.Wait()
+		require.Equal(t, cluster.Offset(11), k.applied(log.tp))
+	})
+}
