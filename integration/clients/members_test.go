@@ -116,6 +116,7 @@ func (g *group) hear(m *member, line string) {
 		if !m.gone {
 			m.held = numbers(rest)
 			m.times++
+			m.said = append(m.said, time.Now().Format("[05.000] ")+line)
 		}
 	case "read":
 		n := numbers(rest)

@@ -99,7 +99,7 @@ func TestKafkaBrokerAPIVersions(t *testing.T) {
 	} {
 		require.Contains(t, out, want)
 	}
-	require.Contains(t, out, "JoinGroup(11): UNSUPPORTED", "what is not served is not advertised")
+	require.Contains(t, out, "AddPartitionsToTxn(24): UNSUPPORTED", "what is not served is not advertised")
 }
 
 // dumped is one batch line of kafka-dump-log.

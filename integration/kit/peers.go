@@ -38,6 +38,11 @@ func Kcat(t testing.TB, stdin string, args ...string) (stdout, stderr string, co
 	return run(stdin, Tool(t, "kcat"), args...)
 }
 
+// Run runs a command to its end.
+func Run(name string, args ...string) (stdout, stderr string, code int) {
+	return run("", name, args...)
+}
+
 func run(stdin, name string, args ...string) (string, string, int) {
 	cmd := exec.Command(name, args...)
 	cmd.Stdin = strings.NewReader(stdin)

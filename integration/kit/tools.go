@@ -22,6 +22,7 @@ var sharable = []string{
 	"org.apache.kafka.tools.DeleteRecordsCommand", "org.apache.kafka.tools.DumpLogSegments", "org.apache.kafka.tools.FeatureCommand",
 	"org.apache.kafka.tools.GetOffsetShell", "org.apache.kafka.tools.LogDirsCommand", "org.apache.kafka.tools.MetadataQuorumCommand",
 	"org.apache.kafka.tools.TopicCommand", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+	"org.apache.kafka.tools.GroupsCommand",
 }
 
 //go:embed testdata/Tools.java
