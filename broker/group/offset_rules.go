@@ -79,7 +79,7 @@ func CommitOffsets(now time.Time, cfg OffsetConfig, groupID string, rules Rules,
 	fx := Effects{Records: make([]Record, 0, len(req.Partitions))}
 	response := &CommitResponse{Partitions: make([]error, len(req.Partitions))}
 	for i, p := range req.Partitions {
-		if longer(p.Metadata, cfg.MetadataMax) {
+		if longer(p.Metadata, cfg.MetadataMax) || len(p.Metadata) > recordTextMax {
 			response.Partitions[i] = ErrOffsetMetadataTooLarge
 			continue
 		}
@@ -91,6 +91,9 @@ func CommitOffsets(now time.Time, cfg OffsetConfig, groupID string, rules Rules,
 	fx.Replies = []Reply{{Token: req.Token, Commit: response}}
 	return fx
 }
+
+// recordTextMax bounds a string in a record: its length has 16 bits there.
+const recordTextMax = 1<<15 - 1
 
 // longer says whether s has more than limit UTF-16 code units.
 func longer(s string, limit int) bool {

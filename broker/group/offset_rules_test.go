@@ -2,6 +2,7 @@ package group
 
 import (
 	"errors"
+	"strings"
 	"iter"
 	"testing"
 	"time"
@@ -68,6 +69,20 @@ func TestCommits(t *testing.T) {
 	require.Equal(t, OffsetRecord("g", "t", 4, want), CommitOffsets(noon, cfg, "g", aGroup{}, req).Records[0])
 	req.Transactional, want.ExpireTime = true, time.Time{}
 	require.Equal(t, OffsetRecord("g", "t", 4, want), CommitOffsets(noon, cfg, "g", aGroup{}, req).Records[0])
+
+	// Whatever is allowed, a record has 16 bits for the length.
+	cfg.MetadataMax, req.Transactional = 1<<20, false
+	for _, n := range []int{1<<15 - 1, 1 << 15} {
+		req.Partitions[0].Metadata = strings.Repeat("x", n)
+		fx := CommitOffsets(noon, cfg, "g", aGroup{}, req)
+		if n == 1<<15 {
+			require.Equal(t, []error{long}, fx.Replies[0].Commit.Partitions)
+			continue
+		}
+		back, err := ParseOffset(fx.Records[0].Value)
+		require.NoError(t, err)
+		require.Len(t, back.Metadata, n)
+	}
 
 	require.Equal(t, Effects{Replies: []Reply{{Token: 9, Err: ErrStaleMemberEpoch}}}, CommitOffsets(noon, cfg, "g", aGroup{refuses: ErrStaleMemberEpoch}, req))
 }
