@@ -2,8 +2,8 @@ package group
 
 import (
 	"errors"
-	"strings"
 	"iter"
+	"strings"
 	"testing"
 	"time"
 
