@@ -4,6 +4,7 @@
 #   kcat, python3-kafka, strace, node  Debian packages
 #   minio, versitygw                   go install, real S3 servers
 #   Apache Kafka's broker and tools    Maven, into ~/.cache/strandline
+#   Kafka Streams                      Maven, into ~/.cache/strandline
 #   Kafka clients of Python and Node   pip and npm, into ~/.cache/strandline
 #   Prometheus and promtool            from Debian's package, unpacked there and
 #                                      not installed: it would start a service
@@ -92,9 +93,22 @@ once() {
 
 python_venv() { /usr/bin/python3 -m venv . && bin/pip install -q --disable-pip-version-check $python_clients; }
 node_modules() { npm install --no-audit --no-fund --loglevel=error --prefix . $node_clients; }
+kafka_streams() {
+  cat >pom.xml <<XML
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>strandline</groupId><artifactId>kafka-streams</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-streams</artifactId><version>$kafka_version</version></dependency>
+  </dependencies>
+</project>
+XML
+  mvn -B -q dependency:copy-dependencies -DoutputDirectory=.
+}
 prometheus() { apt-get download -q prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb && usr/bin/promtool --version; }
 
 once python-clients "$python_clients" python_venv
 once node-clients "$node_clients" node_modules
+once kafka-streams "$kafka_version" kafka_streams
 once prometheus "Debian's" prometheus
 say "all there"

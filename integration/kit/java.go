@@ -68,3 +68,14 @@ func removeClasses() {
 		_ = os.RemoveAll(dir)
 	}
 }
+
+// KafkaStreams has the jars of Kafka Streams and of its store, which JavaClass
+// takes besides those of the clients.
+func KafkaStreams(t testing.TB) []string {
+	t.Helper()
+	jars, err := filepath.Glob(filepath.Join(installed(t, "kafka-streams", ""), "*.jar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jars
+}
