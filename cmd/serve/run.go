@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"strandline/metadata/config"
+	"strandline/metadata/node"
 )
 
 // closeMax is how long an orderly stop may take before what is left is cut. The
@@ -127,6 +128,9 @@ func Effective(src Sources) ([]EffectiveKey, []config.Warning, error) {
 	broker, warnings, set, err := Parse(src)
 	if err != nil {
 		return nil, warnings, err
+	}
+	if err := node.Supported(broker); err != nil {
+		return nil, warnings, &ExitError{Code: ExitConfig, Err: err}
 	}
 	var keys []EffectiveKey
 	for _, v := range config.DescribeBroker(config.Layers{Static: broker.Static}) {

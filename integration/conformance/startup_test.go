@@ -155,6 +155,12 @@ func TestCheckConfigTouchesNothing(t *testing.T) {
 	_, errOut, code = s.CLI("", "server", "--check-config", "--set", "num.replica.fetchers=4")
 	require.Zero(t, code)
 	require.Contains(t, errOut, "num.replica.fetchers has no effect")
+	_, errOut, code = s.CLI("", "server", "--check-config", "--set", "controller.quorum.voters=1@localhost:1,2@localhost:2")
+	require.Equal(t, 2, code)
+	require.Contains(t, errOut, "more than one voter")
+	_, errOut, code = s.CLI("", "server", "--check-config", "--set", "log.dirs=/d/a", "--set", "remote.store.url=file:///d/a/tier")
+	require.Equal(t, 2, code)
+	require.Contains(t, errOut, "lies in the log directory /d/a")
 	_, _, code = s.CLI("", "server", "--check-config", "--set", "log.segment.bytes=banana")
 	require.Equal(t, 2, code)
 }

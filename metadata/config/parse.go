@@ -59,7 +59,7 @@ func ParseBroker(props map[string]string) (Broker, []Warning, error) {
 		return Broker{}, warnings, errors.Join(errs...)
 	}
 	b := scalars(set)
-	for _, step := range []func(*Broker, values) error{node, directories, listeners, voters, store, cleaner, groups, offsetsTopic, defaultsAgree} {
+	for _, step := range []func(*Broker, values) error{node, directories, listeners, voters, store, apart, cleaner, groups, offsetsTopic, defaultsAgree} {
 		if err := step(&b, set); err != nil {
 			errs = append(errs, err)
 		}
@@ -247,7 +247,8 @@ func store(b *Broker, v values) error {
 		}
 		s.URL = "file://" + filepath.ToSlash(dir)
 	}
-	if b.Cache.ChunkBytes > b.Cache.LimitBytes/4 {
+	const unit = 1 << 20 // which chunks are rounded up to
+	if (b.Cache.ChunkBytes+unit-1)/unit*unit > b.Cache.LimitBytes/4 {
 		return keyErr("remote.chunk.size.bytes", "remote.chunk.size.bytes=%d is too large: at least 4 chunks must fit remote.cache.size.bytes=%d",
 			b.Cache.ChunkBytes, b.Cache.LimitBytes)
 	}

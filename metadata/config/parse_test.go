@@ -91,10 +91,17 @@ func TestParseRefuses(t *testing.T) {
 		{m("log.dirs", "./data/metadata"), "log.dirs", "named twice"},
 		{m("remote.store.url", "file://data/tier"), "remote.store.url", "absolute path"},
 		{m("remote.store.url", "gs://x"), "remote.store.url", "want file:///DIR"},
+		{m("log.dirs", "/d/a,/d/a/b"), "log.dirs", "/d/a/b lies in /d/a"},
+		{m("log.dirs", "/d/a/../b/c,/d/b"), "log.dirs", "must lie beside each other"},
+		{m("log.dirs", "/d/a", "remote.store.url", "file:///d/a"), "remote.store.url", "lies in the log directory /d/a"},
+		{m("log.dirs", "/d/b,/d/a", "remote.store.url", "file:///d/a/tier/x"), "remote.store.url", "lies in the log directory /d/a"},
+		{m("log.dirs", "data"), "remote.store.url", "data/tier lies in the log directory data"},
 		{m("remote.store.driver", "gcs"), "remote.store.driver", "minio"},
 		{m("remote.store.url", "s3:///x"), "remote.store.url", "want file:///DIR"},
 		{m("remote.store.access.key.id", "k"), "remote.store.access.key.id", "go together"},
 		{m("remote.chunk.size.bytes", "16777216", "remote.cache.size.bytes", "16777216"), "remote.chunk.size.bytes", "too large"},
+		{m("remote.chunk.size.bytes", "1048577", "remote.cache.size.bytes", "4194304"), "remote.chunk.size.bytes", "at least 4 chunks"},
+		{m("remote.cache.size.bytes", "4194303"), "remote.cache.size.bytes", "4194304"},
 		{m("controller.quorum.voters", "2@h:1"), "controller.quorum.voters", "not in controller.quorum.voters"},
 		{m("controller.quorum.voters", "1@h"), "controller.quorum.voters", "id@host:port"},
 		{m("process.roles", "broker"), "controller.quorum.voters", "must name the nodes"},
@@ -111,6 +118,8 @@ func TestParseRefuses(t *testing.T) {
 		require.True(t, errors.As(err, &ke))
 		require.Equal(t, c.key, ke.Key, "%v", c.props)
 	}
-	_, _, err := ParseBroker(m("a", "1", "b", "2"))
+	_, _, err := ParseBroker(m("log.dirs", "/d/a,/d/ab,/d/..a", "remote.store.url", "file:///d"))
+	require.NoError(t, err, "beside each other")
+	_, _, err = ParseBroker(m("a", "1", "b", "2"))
 	require.Len(t, strings.Split(err.Error(), "\n"), 2, "every wrong key is named")
 }

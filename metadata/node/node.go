@@ -60,6 +60,17 @@ type Node struct {
 
 var _ watch.Watch = (*Node)(nil)
 
+// Supported refuses a configuration of the metadata quorum that this node cannot
+// have. It touches nothing.
+func Supported(b config.Broker) error {
+	for _, v := range b.Voters {
+		if v.ID != b.NodeID {
+			return fmt.Errorf("controller.quorum.voters names node %d: more than one voter is not supported yet", v.ID)
+		}
+	}
+	return nil
+}
+
 // Open locks metadata.log.dir and checks that it is this node's, or new. It
 // changes nothing else. It fails with a *DirError.
 func Open(cfg Config) (*Node, error) {
@@ -70,10 +81,8 @@ func Open(cfg Config) (*Node, error) {
 		cfg.Now = time.Now
 	}
 	n := &Node{cfg: cfg, id: cluster.BrokerID(cfg.Broker.NodeID), log: cfg.Logger, gone: make(chan struct{})}
-	for _, v := range cfg.Broker.Voters {
-		if cluster.BrokerID(v.ID) != n.id {
-			return nil, fmt.Errorf("controller.quorum.voters names node %d: more than one voter is not supported yet", v.ID)
-		}
+	if err := Supported(cfg.Broker); err != nil {
+		return nil, err
 	}
 	dir, err := openDirectory(cfg.FS, cfg.Dir, n.id)
 	if err != nil {
