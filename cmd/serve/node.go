@@ -257,6 +257,13 @@ func (n *Node) startTier(ctx context.Context) error {
 	n.remote = remotelog.New(remotelog.Config{
 		Store: n.store, Catalog: n.meta.Catalog(), Submitter: n.meta, Cache: n.cache, ChunkBytes: b.Cache.ChunkBytes,
 		Location: n.ownership.Location, Logger: n.cfg.Logger,
+		TopicName: func(id cluster.TopicID) (string, bool) {
+			topic, ok := n.meta.Image().TopicByID(id)
+			if !ok {
+				return "", false
+			}
+			return topic.Name, true
+		},
 	})
 	n.onClose("remote reads", func(context.Context) error { return n.remote.Close() })
 	n.registry.MustRegister(n.remote.Collectors()...)

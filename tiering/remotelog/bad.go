@@ -125,7 +125,7 @@ func (l *Log) judge(tp cluster.TopicPartition, seg catalog.Segment, err error) e
 	l.counts.badObjects.Add(1)
 	if l.bad.add(o) {
 		l.cfg.Logger.Error("a remote object is damaged or missing; what it holds is not served", "key", seg.Key,
-			"partition", tp, "base_offset", seg.Base, "end_offset", seg.End, "error", err, "remedy", o.Remedy())
+			"topic", l.nameOf(tp.Topic), "partition", tp.Partition, "base_offset", seg.Base, "end_offset", seg.End, "error", err, "remedy", o.Remedy())
 	}
 	return err
 }

@@ -63,6 +63,19 @@ type Config struct {
 	// BadFor is how long an object that was found bad is not read again.
 	BadFor time.Duration
 	Logger *slog.Logger
+	// TopicName is the name of a topic, for log lines; false where it is not known.
+	// Nil: no topic has one.
+	TopicName func(id cluster.TopicID) (name string, ok bool)
+}
+
+// nameOf is what a log line calls a topic: its name, or its id.
+func (l *Log) nameOf(id cluster.TopicID) string {
+	if l.cfg.TopicName != nil {
+		if name, ok := l.cfg.TopicName(id); ok {
+			return name
+		}
+	}
+	return id.String()
 }
 
 func (c *Config) setDefaults() {

@@ -586,6 +586,7 @@ type logLines struct{ b bytes.Buffer }
 
 func (l *logLines) attach(c *remotelog.Config) {
 	c.Logger = slog.New(slog.NewTextHandler(&l.b, &slog.HandlerOptions{Level: slog.LevelError}))
+	c.TopicName = func(cluster.TopicID) (string, bool) { return "orders", true }
 }
 
 // requireOne: an object that stays bad is reported once, with its key and what to
@@ -595,6 +596,7 @@ func (l *logLines) requireOne(t *testing.T, w *world, seg catalog.Segment) {
 	text := l.b.String()
 	require.Equal(t, 1, strings.Count(text, "\n"), text)
 	require.Contains(t, text, seg.Key)
+	require.Contains(t, text, " topic=orders partition=0 ")
 	require.Contains(t, text, fmt.Sprintf("below offset %d", seg.End))
 	bad := w.log.BadObjects()
 	require.Len(t, bad, 1)
