@@ -366,3 +366,29 @@ func TestTextsThatNoRecordHoldsAreRefused(t *testing.T) {
 		require.ErrorIs(t, k.groups.Delete(ctx, long), group.ErrInvalidGroupID)
 	})
 }
+
+// An answer that says that nothing is there tells of a deletion, which must be
+// in the log before.
+func TestADeletionThatFindsNothingWaitsForTheOneBefore(t *testing.T) {
+	bubble(t, func(t *testing.T, k *kit) {
+		ctx := t.Context()
+		k.w.topic("t", 1)
+		require.NoError(t, k.commit("g", "t", 1, group.JoinResponse{}))
+		r := k.of("g")
+		r.hold()
+		offset := group.OffsetDeleteRequest{Partitions: []group.PartitionName{{Topic: "t"}}}
+		remove := func() (group.OffsetDeleteResponse, error) { return k.groups.DeleteOffsets(ctx, "g", offset) }
+		first, second := start(remove), start(remove)
+		whole := start(func() (struct{}, error) { return struct{}{}, k.groups.Delete(ctx, "g") })
+		require.True(t, first.pending())
+		require.True(t, second.pending())
+		require.True(t, whole.pending())
+		require.Equal(t, cluster.Offset(1), k.committed("g", "t"))
+		r.let()
+		first.wait(t)
+		synctest.Wait()
+		require.ErrorIs(t, second.err, group.ErrGroupIDNotFound)
+		require.ErrorIs(t, whole.err, group.ErrGroupIDNotFound)
+		require.Equal(t, cluster.NoOffset, k.committed("g", "t"))
+	})
+}

@@ -219,7 +219,7 @@ func (g *Groups) DeleteOffsets(ctx context.Context, groupID string, req group.Of
 	r, err := g.ask(ctx, groupID, g.cfg.Groups.OffsetsCommitTimeout, func(s *shard, now time.Time, tx *coordinator.Tx, token group.Token) {
 		req.Token = token
 		if err := s.deleteOffsets(now, tx, groupID, req); err != nil {
-			s.answer(group.Reply{Token: token, Err: err})
+			s.reply(tx, group.Reply{Token: token, Err: err})
 		}
 	})
 	if r.Delete != nil {
