@@ -99,6 +99,16 @@ func (r *Raw) Call(req kmsg.Request) kmsg.Response {
 	return resp
 }
 
+// Try is Call on a connection that may break: the error is returned, and whether
+// the request was done is then not known.
+func (r *Raw) Try(req kmsg.Request) (kmsg.Response, error) {
+	r.corr++
+	if _, err := r.Write(r.f.AppendRequest(nil, req, r.corr)); err != nil {
+		return nil, err
+	}
+	return r.Receive(req)
+}
+
 // Closed reports whether the server has closed the connection, waiting for it.
 func (r *Raw) Closed() bool {
 	_ = r.SetReadDeadline(time.Now().Add(10 * time.Second))
