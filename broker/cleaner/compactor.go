@@ -44,6 +44,8 @@ type Compactor struct {
 	// Pace is called with the bytes read or written since its last call, and may
 	// wait. Its error ends the pass.
 	Pace func(ctx context.Context, bytes int) error
+	// Breathe is called often during long work, and may let others run. Nil: nobody.
+	Breathe func()
 	// Room says whether there is room on the disk for so many more bytes for a
 	// while. Nil: always.
 	Room   func(bytes int64) bool
@@ -123,6 +125,9 @@ func (c *Compactor) begin(ctx context.Context, src Source, limits CompactionLimi
 		return nil, err
 	}
 	p.index = index
+	if c.Breathe != nil {
+		index.Breathe(c.Breathe)
+	}
 	at := index.Position()
 	p.changes, err = src.Step(func(l *locallog.Log) error {
 		p.log = l

@@ -99,6 +99,9 @@ func (r *rewriter) fill() error {
 
 // take puts what stays of a batch into out.
 func (r *rewriter) take(b recordbatch.Batch) error {
+	if r.c.Breathe != nil {
+		r.c.Breathe()
+	}
 	at := len(r.out)
 	var f recordbatch.Filtered
 	var err error

@@ -264,6 +264,7 @@ func (m *Manager) compactor(b budget, r *replica) *cleaner.Compactor {
 				return cleaner.BytesPerSecond
 			})
 		},
+		Breathe: (&breath{}).take,
 		Room: func(bytes int64) bool {
 			free := r.dir.freeBytes.Load()
 			return free == 0 || free-bytes >= m.cfg.Broker.DiskReservedBytes/2
@@ -374,6 +375,27 @@ func (s source) Commit(rw *locallog.Rewrite, removedBelow cluster.Offset) error 
 
 func (s source) LastOfProducers() (map[cluster.ProducerID]producerstate.Entry, error) {
 	return s.p.LastOfProducers()
+}
+
+// breath lets requests have their turn. A processor that is busy for long does not
+// look whether a request has come, one that goes idle does: so compaction, which
+// has time, rests now and then.
+type breath struct{ rested time.Time }
+
+const (
+	// breathWork is how long a pass works between two rests.
+	breathWork = time.Millisecond
+	// breathRest is how long it rests at least; the system makes it up to a
+	// millisecond where nothing else is to be done.
+	breathRest = 100 * time.Microsecond
+)
+
+func (b *breath) take() {
+	if time.Since(b.rested) < breathWork {
+		return
+	}
+	time.Sleep(breathRest)
+	b.rested = time.Now()
 }
 
 // pace keeps all passes together within a number of bytes a second.
