@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"strandline/broker/keyindex"
 	"strandline/broker/locallog"
@@ -247,7 +248,11 @@ func (r *rewriter) flush() error {
 // committed tells the index what the new segments hold.
 func (r *rewriter) committed(before []locallog.SegmentInfo) error {
 	var segments []keyindex.Segment
-	for i, info := range r.rw.Segments() {
+	for _, info := range r.rw.Segments() {
+		i := slices.IndexFunc(r.tallies, func(t *keyindex.Tally) bool { return t.Base() == info.Base })
+		if i < 0 {
+			continue // counted by the next pass
+		}
 		s := r.tallies[i].Segment()
 		s.Next, s.Bytes = info.Next, info.Bytes
 		s.CleanedThrough, s.FilteredAt = r.index.Position().Offset, r.now.UnixMilli()

@@ -37,6 +37,9 @@ func (t *Tally) Add(b recordbatch.Batch, f recordbatch.Filtered) {
 	s.stamp(b, f.Tombstones > 0)
 }
 
+// Base is the base offset of the segment.
+func (t *Tally) Base() cluster.Offset { return t.segment.Base }
+
 // Segment is what was counted.
 func (t *Tally) Segment() Segment { return t.segment }
 

@@ -23,15 +23,18 @@ import (
 )
 
 // compacting is a node that compacts, with the settings of the cleaner.
-func compacting(t *testing.T, fs disk.FS, ctl *controller, props map[string]string) *node {
+func compacting(t *testing.T, fs disk.FS, ctl *controller, props map[string]string, dirs ...string) *node {
 	t.Helper()
+	if len(dirs) == 0 {
+		dirs = []string{"/data/logs"}
+	}
 	require.NoError(t, disk.EnsureDir(fs, metadataDir))
 	n := &node{t: t, fs: fs, ctl: ctl}
 	logger := slog.New(slog.NewTextHandler(&n.log, nil))
 	index, err := keyindex.Open(keyindex.Config{FS: fs, Dir: path.Join(metadataDir, "keyindex")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, index.Close()) })
-	n.dirs, err = OpenDirs(DirsConfig{FS: fs, Dirs: []string{"/data/logs"}, MetadataDir: metadataDir, NodeID: self})
+	n.dirs, err = OpenDirs(DirsConfig{FS: fs, Dirs: dirs, MetadataDir: metadataDir, NodeID: self})
 	require.NoError(t, err)
 	require.NoError(t, n.dirs.Init(clusterID))
 	n.m = New(Config{FS: fs, Dirs: n.dirs, Broker: brokerConfig(t, props), Watch: ctl, ImageComplete: true, Logger: logger, Index: index})
@@ -267,6 +270,45 @@ func TestCompactionBesideWrites(t *testing.T) {
 		<-done
 		rounds(time.Second)
 		require.Less(t, len(n.offsets(topic)), 30)
+		n.stop()
+	})
+}
+
+// TestCompactionAndMoves: a log is compacted and moved between two directories all
+// the time; whichever comes first, nothing is lost.
+func TestCompactionAndMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctl := newController(t)
+		n := compacting(t, disk.NewCrash(1), ctl, map[string]string{"log.cleaner.backoff.ms": "5", "log.cleaner.io.max.bytes.per.second": "200000"}, twoDirs...)
+		topic := ctl.create("t", 1, compacted("compact,delete"))
+		synctest.Wait()
+		tp := cluster.TopicPartition{Topic: topic}
+		for i := range 30 {
+			for k := range 14 {
+				n.keys(topic, fmt.Sprint("key-", k%7))
+			}
+			from, _ := n.m.DirOf(tp)
+			require.NoError(t, n.m.Move(tp, twoDirs[slices.Index(twoDirs, from)^1]))
+			time.Sleep(time.Duration(1+i%5) * 40 * time.Millisecond)
+			if i%7 == 6 {
+				p := n.get(topic, 0)
+				_, err := p.DeleteRecords(context.Background(), p.HighWatermark()-10)
+				require.NoError(t, err)
+				_, _, err = p.TrimLocal(p.LogStartOffset())
+				require.NoError(t, err)
+			}
+		}
+		rounds(time.Second)
+		got := n.offsets(topic)
+		require.Less(t, len(got), 30)
+		end := n.get(topic, 0).LogEndOffset()
+		require.Equal(t, cluster.Offset(30*14), end)
+		for k := range cluster.Offset(7) {
+			require.Contains(t, got, end-7+k, "the last record of each key")
+		}
+		s := n.m.CompactionStats()
+		require.Positive(t, s.RecordsRemoved)
+		require.Zero(t, s.Failures, "%s", n.log.String())
 		n.stop()
 	})
 }
