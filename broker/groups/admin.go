@@ -217,11 +217,11 @@ func (g *Groups) List(ctx context.Context, filter group.ListFilter) ([]group.Lis
 // listPartition lists the groups in memory, and from the view those that are not.
 func (g *Groups) listPartition(ctx context.Context, p int32) ([]group.Listed, error) {
 	var list []group.Listed
-	_, err := g.askPartition(ctx, p, g.cfg.Groups.OffsetsCommitTimeout, func(s *shard, _ time.Time, _ *coordinator.Tx, token group.Token) {
+	_, err := g.askPartition(ctx, p, g.cfg.Groups.OffsetsCommitTimeout, func(s *shard, _ time.Time, tx *coordinator.Tx, token group.Token) {
 		for _, e := range s.groups {
 			list = append(list, e.listed())
 		}
-		s.answer(group.Reply{Token: token})
+		s.reply(tx, group.Reply{Token: token})
 	})
 	if err != nil {
 		return nil, err

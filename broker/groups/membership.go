@@ -60,16 +60,16 @@ func (s *shard) join(now time.Time, tx *coordinator.Tx, id string, req group.Joi
 	var fx group.Effects
 	switch {
 	case err != nil:
-		s.answer(group.Reply{Token: req.Token, Err: err})
+		s.reply(tx, group.Reply{Token: req.Token, Err: err})
 		return
 	case e != nil && (e.consumer == nil || !e.consumer.Empty()):
 	case req.MemberID != "":
-		s.answer(group.Reply{Token: req.Token, Err: group.ErrUnknownMember, Join: &group.JoinResponse{MemberID: req.MemberID}})
+		s.reply(tx, group.Reply{Token: req.Token, Err: group.ErrUnknownMember, Join: &group.JoinResponse{MemberID: req.MemberID}})
 		return
 	default:
 		if e != nil { // an empty group of the other protocol makes room
 			if fx, err = e.consumer.Delete(); err != nil {
-				s.answer(group.Reply{Token: req.Token, Err: err})
+				s.reply(tx, group.Reply{Token: req.Token, Err: err})
 				return
 			}
 			s.remove(e)
@@ -110,11 +110,11 @@ func (s *shard) ofMember(now time.Time, tx *coordinator.Tx, id string, token gro
 	e, err := s.find(now, id)
 	switch {
 	case err != nil:
-		s.answer(group.Reply{Token: token, Err: err})
+		s.reply(tx, group.Reply{Token: token, Err: err})
 	case e == nil:
-		s.answer(group.Reply{Token: token, Err: group.ErrUnknownMember})
+		s.reply(tx, group.Reply{Token: token, Err: group.ErrUnknownMember})
 	case e.idle():
-		s.answer(group.Reply{Token: token, Err: group.ErrUnknownMember})
+		s.reply(tx, group.Reply{Token: token, Err: group.ErrUnknownMember})
 		s.settle(e)
 	default:
 		s.apply(tx, e, run(e))
@@ -148,9 +148,9 @@ func (g *Groups) Leave(ctx context.Context, groupID string, req group.LeaveReque
 		e, err := s.find(now, groupID)
 		switch {
 		case err != nil:
-			s.answer(group.Reply{Token: token, Err: err})
+			s.reply(tx, group.Reply{Token: token, Err: err})
 		case e == nil:
-			s.answer(group.Reply{Token: token, Err: group.ErrUnknownMember})
+			s.reply(tx, group.Reply{Token: token, Err: group.ErrUnknownMember})
 		case e.consumer != nil:
 			s.apply(tx, e, e.consumer.Leave(now, g.env(groupID), req))
 		default:
@@ -198,7 +198,7 @@ func (s *shard) consumerHeartbeat(now time.Time, tx *coordinator.Tx, id string, 
 	e, err := s.find(now, id)
 	switch {
 	case err != nil:
-		s.answer(group.Reply{Token: req.Token, Err: err})
+		s.reply(tx, group.Reply{Token: req.Token, Err: err})
 	case e != nil && e.consumer != nil:
 		s.apply(tx, e, e.consumer.Heartbeat(now, s.g.env(id), req))
 	case e != nil:

@@ -33,13 +33,13 @@ func (s *shard) commit(now time.Time, tx *coordinator.Tx, id string, req group.C
 	e, err := s.find(now, id)
 	switch {
 	case err != nil:
-		s.answer(group.Reply{Token: req.Token, Err: err})
+		s.reply(tx, group.Reply{Token: req.Token, Err: err})
 	case e != nil && e.consumer != nil:
 		s.applyOffsets(tx, e, e.consumer.Commit(now, s.g.env(id), req))
 	case e != nil:
 		s.applyOffsets(tx, e, e.classic.Commit(now, req))
 	case req.Generation >= 0:
-		s.answer(group.Reply{Token: req.Token, Err: notFound(id)})
+		s.reply(tx, group.Reply{Token: req.Token, Err: notFound(id)})
 	default: // a group that only has offsets comes with its first one
 		s.applyOffsets(tx, nil, classic.New(s.g.classic, id, now).Commit(now, req))
 	}
