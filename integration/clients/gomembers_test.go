@@ -78,6 +78,10 @@ func beMember() (ran bool) {
 	}
 	v := &voice{addr: words[1], group: words[2], topic: words[3], protocol: words[4], instance: words[5], session: session, held: map[int32]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
+	v.say("ready")
+	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
+		panic(err)
+	}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()

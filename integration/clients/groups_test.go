@@ -203,12 +203,14 @@ func lifeOfAGroup(g *group, static bool) {
 
 	if static {
 		before, told := c.holds(), a.toldTimes()+b.toldTimes()
+		again := g.prepare(instance("c"))
 		if g.protocol == "consumer" {
 			g.leave(c) // its id is not given away otherwise, until its session ends
 		} else {
 			c.kill()
 		}
-		c = g.start(instance("c"))
+		c = again
+		g.join(c)
 		g.settled(a, b, c)
 		require.Equal(g.t, before, c.holds(), "a static member finds what it held")
 		g.produce(20)
@@ -279,7 +281,9 @@ func TestAnInstanceIsOneMember(t *testing.T) {
 			g.settled(older, other)
 			g.produce(10)
 			g.caughtUp()
-			third, newer := g.start("z"), g.start("x")
+			third, newer := g.prepare("z"), g.prepare("x")
+			g.join(third)
+			g.join(newer)
 			kit.Eventually(t, groupLimit, "the older one is told", older.isFenced)
 			g.settled(newer, other, third)
 			g.produce(10)

@@ -24,13 +24,16 @@ const heartbeatInterval = 300 * time.Millisecond
 type member struct {
 	name string
 	cmd  *exec.Cmd
-	in   io.Closer
+	in   io.WriteCloser
 	end  sync.Once
+
+	out, errOut io.Reader
 
 	mu         sync.Mutex
 	held       []int
 	times      int           // it was told what it holds
 	first      map[int]int64 // the first offset of each partition that it has read
+	ready      bool          // it waits until it may join
 	generation int           // of its group, where it says so
 	said       []string      // all else
 	fenced     bool
@@ -38,8 +41,29 @@ type member struct {
 	gone       bool // killed: it holds nothing, though its pipe may still say so
 }
 
-// start starts a member of the group. protocol is eager, cooperative or consumer.
+// start starts a member of the group.
 func (g *group) start(instance string) *member {
+	g.t.Helper()
+	m := g.prepare(instance)
+	g.join(m)
+	return m
+}
+
+// join lets a member that was prepared join.
+func (g *group) join(m *member) {
+	g.t.Helper()
+	if g.client == "kcat" { // it has no way to wait
+		require.NoError(g.t, m.cmd.Start())
+		g.hears(m)
+		return
+	}
+	_, err := m.in.Write([]byte("\n"))
+	require.NoError(g.t, err)
+}
+
+// prepare starts the process of a member up to where it joins: that takes a
+// while on a busy machine.
+func (g *group) prepare(instance string) *member {
 	g.t.Helper()
 	args := []string{g.server.Addr, g.name, g.topic, g.protocol, instance, strconv.FormatInt(g.session.Milliseconds(), 10)}
 	var cmd *exec.Cmd
@@ -63,15 +87,25 @@ func (g *group) start(instance string) *member {
 	var err error
 	m.in, err = cmd.StdinPipe()
 	require.NoError(g.t, err)
-	out, err := cmd.StdoutPipe()
+	m.out, err = cmd.StdoutPipe()
 	require.NoError(g.t, err)
-	errOut, err := cmd.StderrPipe()
+	m.errOut, err = cmd.StderrPipe()
 	require.NoError(g.t, err)
-	require.NoError(g.t, cmd.Start())
 	g.mu.Lock()
 	g.members = append(g.members, m)
 	g.mu.Unlock()
-	for _, r := range []io.Reader{out, errOut} {
+	if g.client == "kcat" {
+		return m
+	}
+	require.NoError(g.t, cmd.Start())
+	g.hears(m)
+	kit.Eventually(g.t, groupLimit, "the member may join", m.isReady)
+	return m
+}
+
+// hears takes the lines of a member until it ends.
+func (g *group) hears(m *member) {
+	for _, r := range []io.Reader{m.out, m.errOut} {
 		g.readers.Go(func() {
 			lines := bufio.NewScanner(r)
 			lines.Buffer(nil, 1<<20)
@@ -80,7 +114,6 @@ func (g *group) start(instance string) *member {
 			}
 		})
 	}
-	return m
 }
 
 // end kills what still runs, and tells of the members where the test has failed.
@@ -128,6 +161,8 @@ func (g *group) hear(m *member, line string) {
 			g.seen[[2]int{n[0], o}]++
 		}
 		g.mu.Unlock()
+	case "ready":
+		m.ready = true
 	case "left":
 		m.left = true
 	case "generation":
@@ -173,6 +208,13 @@ func (m *member) generationNow() int {
 	return m.generation
 }
 
+// isReady tells whether the member waits until it may join.
+func (m *member) isReady() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ready
+}
+
 // isFenced tells whether the member was told that another one has its instance.
 func (m *member) isFenced() bool {
 	m.mu.Lock()
@@ -193,8 +235,10 @@ func (m *member) kill() {
 	m.gone, m.held = true, nil
 	m.mu.Unlock()
 	m.end.Do(func() {
-		_ = m.cmd.Process.Kill()
-		_, _ = m.cmd.Process.Wait()
+		if m.cmd.Process != nil {
+			_ = m.cmd.Process.Kill()
+			_, _ = m.cmd.Process.Wait()
+		}
 	})
 }
 

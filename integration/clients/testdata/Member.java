@@ -84,6 +84,8 @@ public class Member {
             leaving = true;
         });
         input.setDaemon(true);
+        say("ready");
+        System.in.read();
         input.start();
         consumer.subscribe(List.of(args[2]), new Listener());
         while (!leaving) {

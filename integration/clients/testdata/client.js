@@ -56,6 +56,34 @@ const ops = {
     const at = (await admin.fetchTopicOffsetsByTimestamp(topic, timestamp)).find(p => p.partition === partition)
     return { earliest: Number(all.low), latest: Number(all.high), at: Number(at.offset) }
   }),
+  // In a group of its own, from an offset on: kafkajs has no other consumer.
+  async consume({ topic, partition, offset, count }) {
+    const consumer = kafka.consumer({ groupId: 'reader-' + topic + '-' + offset, maxWaitTimeInMs: 100 })
+    await consumer.connect()
+    try {
+      const records = []
+      await consumer.subscribe({ topics: [topic] })
+      await new Promise((resolve, reject) => {
+        const late = setTimeout(() => reject(new Error(records.length + ' records of ' + count)), 20000)
+        consumer.run({
+          autoCommit: false,
+          eachMessage: async ({ message }) => {
+            const text = b => (b === null ? null : b.toString('base64'))
+            const headers = Object.entries(message.headers || {}).map(([name, value]) => [name, text(value)])
+            records.push({ offset: Number(message.offset), timestamp: Number(message.timestamp), key: text(message.key), value: text(message.value), headers })
+            if (records.length === count) {
+              clearTimeout(late)
+              resolve()
+            }
+          },
+        }).catch(reject)
+        consumer.seek({ topic, partition, offset: String(offset) })
+      })
+      return { records: records.slice(0, count) }
+    } finally {
+      await consumer.disconnect()
+    }
+  },
   create: ({ topic, partitions }) => withAdmin(async admin => {
     if (!(await admin.createTopics({ topics: [{ topic, numPartitions: partitions, replicationFactor: 1 }] }))) throw new Error('not created')
     return {}

@@ -13,6 +13,8 @@ async function main() {
   consumer.on(consumer.events.GROUP_JOIN, e => say('hold', ...(e.payload.memberAssignment[topic] || [])))
   consumer.on(consumer.events.REBALANCING, () => say('hold'))
   consumer.on(consumer.events.CRASH, e => say(e.payload.restart ? 'uncommitted' : 'failed', e.payload.error.stack))
+  say('ready')
+  await new Promise(resolve => process.stdin.once('data', resolve))
   await consumer.connect()
   await consumer.subscribe({ topics: [topic], fromBeginning: true })
   process.stdin.resume()

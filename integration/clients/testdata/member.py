@@ -2,6 +2,7 @@
 
 It reads, commits what it has read, and says so on standard output, line by line:
 
+    ready         it joins once it has a line of standard input
     hold 0 3      the partitions that it holds from now on
     read 3 17 18  offsets of a partition that it has read
     fenced        another member has its instance id
@@ -31,6 +32,12 @@ def hold(add=(), drop=()):
     say('hold', *sorted(held))
 
 
+def wait():
+    say('ready')
+    sys.stdin.readline()
+    threading.Thread(target=until_the_end_of_input, daemon=True).start()
+
+
 def confluent():
     from confluent_kafka import Consumer, KafkaError, KafkaException
     conf = {'bootstrap.servers': ADDR, 'group.id': GROUP, 'enable.auto.commit': False, 'auto.offset.reset': 'earliest',
@@ -43,6 +50,7 @@ def confluent():
     if INSTANCE:
         conf['group.instance.id'] = INSTANCE
     c = Consumer(conf)
+    wait()
     c.subscribe([TOPIC], on_assign=lambda _, tps: hold(add=tps), on_revoke=lambda _, tps: hold(drop=tps), on_lost=lambda _, tps: hold(drop=tps))
     while not stop.is_set():
         m = c.poll(0.1)
@@ -86,6 +94,7 @@ def kafka_python():
     c = kafka.KafkaConsumer(bootstrap_servers=ADDR, group_id=GROUP, enable_auto_commit=False, auto_offset_reset='earliest', fetch_max_wait_ms=100,
                             session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS, partition_assignment_strategy=strategy,
                             reconnect_backoff_max_ms=500, **options)
+    wait()
     c.subscribe([TOPIC], listener=Listener())
     while not stop.is_set():
         try:
@@ -118,6 +127,7 @@ async def aiokafka_member():
     c = aiokafka.AIOKafkaConsumer(bootstrap_servers=ADDR, group_id=GROUP, enable_auto_commit=False, auto_offset_reset='earliest', fetch_max_wait_ms=100,
                                   session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS,
                                   partition_assignment_strategy=[RoundRobinPartitionAssignor], **options)
+    wait()
     c.subscribe([TOPIC], listener=Listener())
     await c.start()
     while not stop.is_set():
@@ -140,6 +150,5 @@ def until_the_end_of_input():
     stop.set()
 
 
-threading.Thread(target=until_the_end_of_input, daemon=True).start()
 {'confluent': confluent, 'kafka-python': kafka_python, 'aiokafka': lambda: asyncio.run(aiokafka_member())}[CLIENT]()
 say('left')
