@@ -62,3 +62,50 @@ func TestKeys(t *testing.T) {
 	require.True(t, in(store.Image(), store.ImageKey([]byte{0xff, 0xff})))
 	require.Equal(t, []byte("xy"), store.ImageEntry(store.ImageKey([]byte("xy"))))
 }
+
+// TestViewKeys keeps the views of partitions apart, and finds what is in keys.
+func TestViewKeys(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(label string) cluster.TopicPartition {
+			var tp cluster.TopicPartition
+			for i := range tp.Topic {
+				tp.Topic[i] = rapid.SampledFrom([]byte{0, 0xff}).Draw(t, label)
+			}
+			tp.Partition = rapid.Int32Range(0, 2).Draw(t, label)
+			return tp
+		}
+		a, b := draw("a"), draw("b")
+		viewKey := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0xff}), 0, 3).Draw(t, "view key")
+		prefix := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0xff}), 0, 3).Draw(t, "prefix")
+		producer := cluster.ProducerID(rapid.Int64Range(0, 1<<40).Draw(t, "producer"))
+		other := cluster.ProducerID(rapid.Int64Range(0, 1<<40).Draw(t, "other"))
+		offset := cluster.Offset(rapid.Int64Range(0, 1<<50).Draw(t, "offset"))
+
+		entry := store.AppendViewEntryKey([]byte("kept"), b, viewKey)
+		require.Equal(t, "kept", string(entry[:4]))
+		entry = entry[4:]
+		require.Equal(t, a == b && bytes.HasPrefix(viewKey, prefix), in(store.ViewEntries(a, prefix), entry))
+		require.Equal(t, viewKey, append([]byte{}, store.ViewKey(entry)...))
+		pending := store.ViewPendingKey(b, producer, offset)
+		require.Equal(t, a == b, in(store.ViewPending(a), pending))
+		require.Equal(t, a == b && producer == other, in(store.ViewPendingOf(a, other), pending))
+		gotProducer, gotOffset, ok := store.ViewPendingRecord(pending)
+		require.True(t, ok)
+		require.Equal(t, producer, gotProducer)
+		require.Equal(t, offset, gotOffset)
+		_, _, ok = store.ViewPendingRecord(entry)
+		require.False(t, ok)
+		position := store.ViewPositionKey(b)
+		tp, ok := store.ViewPositionPartition(position)
+		require.True(t, ok)
+		require.Equal(t, b, tp)
+		require.True(t, in(store.ViewPositions(), position))
+		_, ok = store.ViewPositionPartition(pending)
+		require.False(t, ok)
+		for i, key := range [][]byte{position, entry, pending} {
+			for j, r := range store.View(a) {
+				require.Equal(t, i == j && a == b, in(r, key))
+			}
+		}
+	})
+}
