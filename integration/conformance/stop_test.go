@@ -221,7 +221,7 @@ func TestTermDuringUploads(t *testing.T) {
 	})
 	w := newWriter(t, s, "away", 16<<10)
 	w.fill(t, 400)
-	kit.Eventually(t, 10*time.Second, "an upload is under way", func() bool { return slow.Load() > 0 })
+	kit.Eventually(t, 30*time.Second, "an upload is under way", func() bool { return slow.Load() > 0 })
 	term(t, s)
 	proxy.Set(nil)
 	s.MustStart()
