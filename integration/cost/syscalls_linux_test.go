@@ -27,6 +27,10 @@ var waiting = []string{
 	"madvise", "mmap", "munmap", "clone", "clone3", "gettid", "sigaltstack", "rseq", "set_robust_list",
 }
 
+// spare is what the server's own duties, and wake-ups of a busy machine, may add
+// to a request's calls: more than nothing, less than one call a request.
+const spare = 0.4
+
 // TestSystemCalls bounds the system calls that a request makes, by kind.
 func TestSystemCalls(t *testing.T) {
 	if testing.Short() {
@@ -54,9 +58,9 @@ func TestSystemCalls(t *testing.T) {
 				}
 				said = append(said, text)
 				if !slices.Contains(waiting, kind) {
-					require.LessOrEqual(t, each, l.calls[kind]+slack, kind)
+					require.LessOrEqual(t, each, l.calls[kind]+spare, kind)
 					// A socket that has nothing, or no room, says so before it is waited for.
-					require.LessOrEqual(t, empty, l.calls[kind]+slack, "%s in vain", kind)
+					require.LessOrEqual(t, empty, l.calls[kind]+spare, "%s in vain", kind)
 				}
 			}
 			t.Log(strings.Join(said, ", "))
