@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -70,10 +71,7 @@ func (g groupLoad) commit(t testing.TB, addr string, connections, count int, at 
 			defer conn.Close()
 			for i := c; i < count; i += connections {
 				began := time.Now()
-				resp, err := conn.Try(g.commitOf(i%g.groups, at))
-				if err == nil {
-					err = refusal(resp.(*kmsg.OffsetCommitResponse))
-				}
+				err := g.commitUntilAnswered(conn, i%g.groups, at)
 				if err != nil {
 					t.Errorf("commit for %s: %v", groupName(i%g.groups), err)
 					return
@@ -83,9 +81,27 @@ func (g groupLoad) commit(t testing.TB, addr string, connections, count int, at 
 		})
 	}
 	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
 	sorted := slices.Concat(all...)
 	slices.Sort(sorted)
 	return sorted
+}
+
+// commitUntilAnswered asks again where the log took too long: a disk that others
+// use may stand still for longer than offsets.commit.timeout.ms.
+func (g groupLoad) commitUntilAnswered(conn *kit.Raw, n int, at int64) error {
+	for range 20 {
+		resp, err := conn.Try(g.commitOf(n, at))
+		if err != nil {
+			return err
+		}
+		if err = refusal(resp.(*kmsg.OffsetCommitResponse)); !errors.Is(err, kerr.CoordinatorNotAvailable) {
+			return err
+		}
+	}
+	return kerr.CoordinatorNotAvailable
 }
 
 // prepare makes the topic and waits until groups are served.
