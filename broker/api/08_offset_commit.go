@@ -15,14 +15,14 @@ import (
 // offsetCommit stores offsets of a group.
 //
 // Versions: 0 and 1, for clients older than Kafka 4, have no retention, and 0 no
-// member; 1 alone has times of the commit, which nothing uses any more; 2 to 4 say how long to keep the offsets; 6 adds leader
-// epochs, 7 static members, 9 member epochs of KIP-848 groups, 10 names topics
-// by id.
+// member; 1 alone has times of the commit, which nothing uses any more; 2 to 4 say
+// how long to keep the offsets; 6 adds leader epochs, 7 static members, 9 member
+// epochs of KIP-848 groups, 10 names topics by id.
 func (h *Handler) offsetCommit(ctx context.Context, req *kmsg.OffsetCommitRequest) *kmsg.OffsetCommitResponse {
 	img := h.cfg.Cluster.Image()
 	byID := req.Version >= 10
 	resp := kmsg.NewPtrOffsetCommitResponse()
-	commit := group.CommitRequest{MemberID: req.MemberID, InstanceID: textOf(req.InstanceID), Generation: req.Generation, Retention: -1}
+	commit := group.CommitRequest{MemberID: req.MemberID, InstanceID: textOf(req.InstanceID), Generation: req.Generation, NoMemberEpochs: req.Version < 9, Retention: -1}
 	if req.Version < 1 {
 		commit.Generation = -1
 	}
@@ -87,13 +87,8 @@ func commitPartition(topic *image.Topic, p *kmsg.OffsetCommitRequestTopicPartiti
 // commitCode answers a commit that failed as a whole in the words that its
 // version knows.
 func (h *Handler) commitCode(req *kmsg.OffsetCommitRequest, err error) int16 {
-	if req.Version < 9 {
-		switch {
-		case errors.Is(err, group.ErrGroupIDNotFound):
-			return codeIllegalGeneration
-		case errors.Is(err, group.ErrStaleMemberEpoch):
-			return codeUnsupportedVersion
-		}
+	if req.Version < 9 && errors.Is(err, group.ErrGroupIDNotFound) {
+		return codeIllegalGeneration
 	}
 	return h.groupCode(req.Key(), req.Group, err)
 }

@@ -154,6 +154,7 @@ var codes = []struct {
 	{group.ErrUnreleasedInstance, codeUnreleasedInstanceID},
 	{group.ErrUnsupportedAssignor, codeUnsupportedAssignor},
 	{group.ErrStaleMemberEpoch, codeStaleMemberEpoch},
+	{group.ErrUnsupportedVersion, codeUnsupportedVersion},
 	{group.ErrFencedMemberEpoch, codeFencedMemberEpoch},
 	{group.ErrInvalidRegex, codeInvalidRegularExpression},
 	{group.ErrInvalidRequest, codeInvalidRequest},

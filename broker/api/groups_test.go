@@ -102,7 +102,7 @@ func TestCodesOfGroups(t *testing.T) {
 		nil: 0, group.ErrUnknownMember: 25, group.ErrIllegalGeneration: 22, group.ErrInconsistentProtocol: 23, group.ErrRebalanceInProgress: 27,
 		group.ErrFencedInstance: 82, group.ErrGroupMaxSize: 81, group.ErrMemberIDRequired: 79, group.ErrInvalidSessionTimeout: 26,
 		group.ErrInvalidGroupID: 24, group.ErrNonEmptyGroup: 68, group.ErrGroupIDNotFound: 69, group.ErrSubscribedToTopic: 86,
-		group.ErrUnreleasedInstance: 111, group.ErrUnsupportedAssignor: 112, group.ErrStaleMemberEpoch: 113, group.ErrFencedMemberEpoch: 110,
+		group.ErrUnreleasedInstance: 111, group.ErrUnsupportedAssignor: 112, group.ErrStaleMemberEpoch: 113, group.ErrUnsupportedVersion: 35, group.ErrFencedMemberEpoch: 110,
 		group.ErrInvalidRegex: 128, group.ErrInvalidRequest: 42, group.ErrInvalidCommitOffsetSize: 28, group.ErrOffsetMetadataTooLarge: 12,
 		group.ErrCoordinatorLoading: 14, group.ErrNotCoordinator: 16, group.ErrCoordinatorNotAvailable: 15, group.ErrUnknownTopicOrPartition: 3,
 		group.ErrUnknownTopicID: 100, group.ErrUnstableOffset: 88, context.Canceled: 15, context.DeadlineExceeded: 15, errors.New("odd"): -1,
@@ -248,7 +248,7 @@ func TestOffsetCommit(t *testing.T) {
 		want := group.CommitRequest{Retention: -1, Partitions: []group.CommitPartition{
 			{Topic: "t", TopicID: id, Partition: 1, Offset: 11, LeaderEpoch: cluster.NoLeaderEpoch, Metadata: "said"},
 			{Topic: "t", TopicID: id, Partition: 0, Offset: 10, LeaderEpoch: cluster.NoLeaderEpoch, Metadata: "said"},
-		}, MemberID: "m", Generation: 4}
+		}, MemberID: "m", Generation: 4, NoMemberEpochs: version < 9}
 		if version == 0 {
 			want.MemberID, want.Generation = "", -1
 		}
@@ -264,7 +264,7 @@ func TestOffsetCommit(t *testing.T) {
 		require.Equal(t, want, req, "version %d", version)
 	}
 	for err, codes := range map[error][2]int16{ // before version 9, and from it on
-		group.ErrGroupIDNotFound: {22, 69}, group.ErrStaleMemberEpoch: {35, 113}, group.ErrRebalanceInProgress: {27, 27},
+		group.ErrGroupIDNotFound: {22, 69}, group.ErrRebalanceInProgress: {27, 27},
 		group.ErrCoordinatorLoading: {14, 14},
 	} {
 		k.groups.err = err

@@ -41,6 +41,9 @@ var (
 	ErrUnsupportedAssignor = errors.New("no such assignor")
 	// ErrStaleMemberEpoch: the member epoch is an older one (KIP-848).
 	ErrStaleMemberEpoch = errors.New("the member epoch is stale")
+	// ErrUnsupportedVersion: the group does not take the request from clients
+	// as old as that.
+	ErrUnsupportedVersion = errors.New("the version of the request is too old for the group")
 	// ErrFencedMemberEpoch: the member has to give up its partitions and join
 	// again (KIP-848).
 	ErrFencedMemberEpoch = errors.New("the member is fenced by its epoch")

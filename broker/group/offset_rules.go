@@ -22,7 +22,8 @@ type OffsetConfig struct {
 type Rules interface {
 	// CheckCommit says whether the group takes the commit now. Errors:
 	// ErrCoordinatorNotAvailable, ErrUnknownMember, ErrFencedInstance,
-	// ErrIllegalGeneration, ErrStaleMemberEpoch, ErrRebalanceInProgress.
+	// ErrIllegalGeneration, ErrStaleMemberEpoch, ErrUnsupportedVersion,
+	// ErrRebalanceInProgress.
 	CheckCommit(CommitRequest) error
 	// CheckFetch says whether a member of that id and epoch may read offsets;
 	// "" and -1 is a client that is no member. Errors: ErrGroupIDNotFound,

@@ -31,6 +31,9 @@ type CommitRequest struct {
 	InstanceID string
 	// Generation of a classic group, member epoch of a KIP-848 group.
 	Generation int32
+	// NoMemberEpochs: the client's version of OffsetCommit, below 9, knows no
+	// member epochs (KIP-848).
+	NoMemberEpochs bool
 	// Retention is how long the offsets are kept, from now on; negative: as
 	// configured (OffsetCommit 2 to 4 alone can say it).
 	Retention time.Duration

@@ -20,8 +20,9 @@ func (g *Group) Commit(now time.Time, env Env, req group.CommitRequest) group.Ef
 // far as it has them without a break (KIP-1251). Partitions are known by their
 // topic ids.
 //
-// Errors: ErrUnknownMember; ErrStaleMemberEpoch, to a member of the classic
-// protocol ErrIllegalGeneration.
+// Errors: ErrUnknownMember; ErrUnsupportedVersion, to a KIP-848 member whose client
+// knows no member epochs; ErrStaleMemberEpoch, to a member of the classic protocol
+// ErrIllegalGeneration.
 func (g *Group) CheckCommit(req group.CommitRequest) error {
 	if req.Generation < 0 && g.Empty() {
 		return nil
@@ -33,6 +34,8 @@ func (g *Group) CheckCommit(req group.CommitRequest) error {
 	switch {
 	case m == nil:
 		return fmt.Errorf("%w: %q in group %q", group.ErrUnknownMember, req.MemberID, g.id)
+	case req.NoMemberEpochs && !req.Transactional && !m.speaksClassic():
+		return fmt.Errorf("%w: %q commits without a member epoch", group.ErrUnsupportedVersion, req.MemberID)
 	case req.Generation == m.epoch:
 		return nil
 	case req.Generation > m.epoch:

@@ -593,7 +593,7 @@ func (s *script) offsets(d *datadriven.TestData) string {
 		return "fetched"
 	}
 	s.token++
-	req := group.CommitRequest{Token: s.token, MemberID: member, Generation: int32(epoch), Transactional: d.HasArg("transactional")}
+	req := group.CommitRequest{Token: s.token, MemberID: member, Generation: int32(epoch), Transactional: d.HasArg("transactional"), NoMemberEpochs: d.HasArg("old-version")}
 	d.MaybeScanArgs(s.t, "instance", &req.InstanceID)
 	if a, ok := d.Arg("partitions"); ok {
 		for _, t := range s.partitions(a.Vals) {
