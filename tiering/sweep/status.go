@@ -33,11 +33,18 @@ func (s *Sweeper) Status() Status {
 		st.WaitingObjects += sum.DeadCount + sum.StartedCount
 		st.WaitingBytes += sum.DeadBytes
 	}
+	withheld := s.cfg.Ownership.MayDelete()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for tp, p := range s.progress {
 		if p.lastErr != nil {
 			st.LastErrors[tp] = p.lastErr.Error()
+		}
+	}
+	for _, d := range s.cfg.Catalog.DeletedTopics() {
+		deletion := cluster.TopicPartition{Topic: d.Topic, Partition: -1}
+		if withheld != nil && st.LastErrors[deletion] == "" { // W7: nobody tries
+			st.LastErrors[deletion] = withheld.Error()
 		}
 	}
 	st.LastScrub = s.lastScrub
