@@ -24,7 +24,7 @@ func TestLeavesWhatApacheKafkaLeaves(t *testing.T) {
 	k.Spawn()
 	s := kit.Start(t, cleaner)
 	kafka, ours := at{t, k.Addr}, at{t, s.Addr}
-	kit.Eventually(t, time.Minute, "Apache Kafka answers", func() bool {
+	kit.Eventually(t, 3*time.Minute, "Apache Kafka answers", func() bool {
 		c, err := kit.TryDial(t, k.Addr)
 		if err != nil {
 			return false

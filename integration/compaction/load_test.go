@@ -60,7 +60,7 @@ func TestBesideProducers(t *testing.T) {
 	judge(t, f)
 	k := kit.NewKafka(t, t.TempDir(), "1G", set)
 	k.Spawn()
-	kit.Eventually(t, time.Minute, "Apache Kafka answers", func() bool {
+	kit.Eventually(t, 3*time.Minute, "Apache Kafka answers", func() bool {
 		c, err := kit.TryDial(t, k.Addr)
 		if err == nil {
 			c.Close()
@@ -70,7 +70,7 @@ func TestBesideProducers(t *testing.T) {
 	kafka := subject{at{t, k.Addr}, "Apache Kafka", k.Pid(), filepath.Join(k.Dir, "logs")}
 	g := kafka.measure(keys, updates, probe)
 	k.Stop()
-	require.Less(t, f.clean, g.clean*3/2)
+	require.Less(t, f.cpu, g.cpu*3/2)
 }
 
 // judge holds the producers' p99 against its value alone, where that says anything:
