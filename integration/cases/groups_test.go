@@ -223,6 +223,34 @@ func listedOnceLoaded(w *world, count int) map[string]bool {
 	return listed
 }
 
+// TestParkedMembersDoNotHoldUpAStop stops the server while members wait for others
+// to join and for their leader.
+func TestParkedMembersDoNotHoldUpAStop(t *testing.T) {
+	s := own(t, walked)
+	s.Set("listeners", "PLAINTEXT://"+s.Addr)
+	w := newWorld(t, s.Addr)
+	topic, _ := w.topic()
+	id := w.group()
+	m := w.member(id, topic)
+	parked := kit.Dial(t, s.Addr)
+	join := joining(id, "", kmsg.StringPtr("another"), topic)
+	parked.Send(join)
+	kit.Eventually(t, 20*time.Second, "a join waits for the other member's", func() bool {
+		g := ask[*kmsg.DescribeGroupsResponse](w.c, &kmsg.DescribeGroupsRequest{Version: 5, Groups: []string{id}}).Groups[0]
+		return g.State == "PreparingRebalance"
+	})
+	began := time.Now()
+	s.Restart(false)
+	require.Less(t, time.Since(began), 15*time.Second)
+	if resp, err := parked.Receive(join); err == nil {
+		same(t, kerr.NotCoordinator, resp.(*kmsg.JoinGroupResponse).ErrorCode)
+	}
+	w = newWorld(t, s.Addr)
+	listedOnceLoaded(w, 1)
+	beat := &kmsg.HeartbeatRequest{Version: 4, Group: id, Generation: m.generation, MemberID: m.id, InstanceID: &m.instance}
+	same(t, nil, ask[*kmsg.HeartbeatResponse](w.c, beat).ErrorCode, "the generation that was complete goes on")
+}
+
 // TestGroupsSurviveCompaction has groups rebalance and commit while the log that
 // keeps them is compacted all the time, and kills the server (GR-13).
 func TestGroupsSurviveCompaction(t *testing.T) {
@@ -233,7 +261,7 @@ func TestGroupsSurviveCompaction(t *testing.T) {
 	}
 	s := own(t, map[string]string{
 		"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3", "offsets.topic.segment.bytes": "16384",
-		"log.cleaner.backoff.ms": "50", "log.cleaner.min.cleanable.ratio": "0.01",
+		"log.cleaner.backoff.ms": "50", "log.cleaner.min.cleanable.ratio": "0.01", "offsets.commit.timeout.ms": "60000",
 	})
 	s.Set("listeners", "PLAINTEXT://"+s.Addr)
 	w := newWorld(t, s.Addr)
