@@ -287,7 +287,7 @@ func TestGroupsSurviveCompaction(t *testing.T) {
 				}
 				members[i] = next(own, id, topic, round, members[i], i%2 == 1)
 				req := committing(id, members[i], topic, tid, 1, "")
-				req.Version, req.Topics[0].Partitions[0].Offset = 8, round
+				req.Version, req.Topics[0].Partitions[0].Offset = 9, round
 				same(t, nil, ask[*kmsg.OffsetCommitResponse](own.c, req).Topics[0].Partitions[0].ErrorCode)
 				last[i] = round
 			}
