@@ -12,11 +12,13 @@ It reads, commits what it has read, and says so on standard output, line by line
 INSTANCE is a static member's id, or empty; SESSION its timeout in ms.
 """
 import asyncio
+import logging
 import sys
 import threading
 
 CLIENT, ADDR, GROUP, TOPIC, PROTOCOL, INSTANCE = sys.argv[1:7]
 SESSION_MS, HEARTBEAT_MS = int(sys.argv[7]), 300
+logging.basicConfig(level=logging.INFO, format='%(asctime)s %(name)s %(message)s')  # heard where a test fails
 held = set()
 stop = threading.Event()
 
