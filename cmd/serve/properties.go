@@ -61,7 +61,7 @@ func (s Sources) Load() (map[string]Property, error) {
 }
 
 // notKeys are environment variables with our prefix that are not keys.
-var notKeys = []string{"STRANDLINE_BOOTSTRAP", "STRANDLINE_STEP", "STRANDLINE_STEP_FILE", "STRANDLINE_PLANT", "STRANDLINE_REQUIRE_TOOLS", "STRANDLINE_LONG"}
+var notKeys = []string{"STRANDLINE_BOOTSTRAP", "STRANDLINE_STEP", "STRANDLINE_STEP_FILE", "STRANDLINE_PLANT", "STRANDLINE_REQUIRE_TOOLS", "STRANDLINE_LONG", "STRANDLINE_SEED"}
 
 // serviceLink matches what Kubernetes tells every container about a service that
 // is named strandline.
