@@ -123,20 +123,22 @@ func franzMember(ctx context.Context, v *voice) error {
 		return err
 	}
 	defer cl.CloseAllowingRebalance()
-	for ctx.Err() == nil {
-		fetches := cl.PollRecords(ctx, 100)
+	for uncommitted := false; ctx.Err() == nil; {
+		poll, cancel := context.WithTimeout(ctx, time.Second)
+		fetches := cl.PollRecords(poll, 100)
+		cancel()
 		var session *kgo.ErrGroupSession
 		if err := fetches.Err(); errors.As(err, &session) && errors.Is(err, kerr.FencedInstanceID) {
 			v.say("fenced", err)
 			<-ctx.Done()
 		}
-		var records []*kgo.Record
 		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
-			records = append(records, p.Records...)
+			uncommitted = uncommitted || len(p.Records) > 0
 			sayRead(v, p.Partition, p.Records, func(r *kgo.Record) int64 { return r.Offset })
 		})
-		if len(records) > 0 {
-			if err := cl.CommitRecords(ctx, records...); err != nil {
+		if uncommitted { // what it keeps through a rebalance it does not read again
+			err := cl.CommitUncommittedOffsets(ctx)
+			if uncommitted = err != nil; uncommitted {
 				v.say("uncommitted", err)
 			}
 		}

@@ -19,6 +19,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 public class Member {
     static final TreeSet<Integer> held = new TreeSet<>();
     static volatile boolean leaving;
+    static boolean uncommitted;
 
     static synchronized void say(String line) {
         System.out.println(line.replace('\n', ' '));
@@ -68,8 +69,11 @@ public class Member {
         for (TopicPartition tp : got.partitions()) {
             say("read " + tp.partition() + got.records(tp).stream().map(r -> " " + r.offset()).collect(Collectors.joining()));
         }
-        if (!got.isEmpty()) {
+        // What it keeps through a rebalance it does not read again.
+        uncommitted |= !got.isEmpty();
+        if (uncommitted) {
             consumer.commitSync(Duration.ofSeconds(20));
+            uncommitted = false;
         }
     }
 

@@ -29,8 +29,12 @@ async function main() {
       const offsets = batch.messages.map(m => m.offset)
       if (offsets.length === 0) return
       say('read', batch.partition, ...offsets)
-      await consumer.commitOffsets([{ topic, partition: batch.partition, offset: String(BigInt(batch.lastOffset()) + 1n) }])
-      await heartbeat()
+      try {
+        await consumer.commitOffsets([{ topic, partition: batch.partition, offset: String(BigInt(batch.lastOffset()) + 1n) }])
+      } catch (err) {
+        say('uncommitted', err.stack)
+      }
+      await heartbeat() // joins again where the group does not know it any more
     },
   })
 }

@@ -54,21 +54,26 @@ def confluent():
     c = Consumer(conf)
     wait()
     c.subscribe([TOPIC], on_assign=lambda _, tps: hold(add=tps), on_revoke=lambda _, tps: hold(drop=tps), on_lost=lambda _, tps: hold(drop=tps))
+    uncommitted = False  # what it keeps through a rebalance it does not read again
     while not stop.is_set():
         m = c.poll(0.1)
-        if m is None:
-            continue
-        if m.error():
+        if m is not None and m.error():
             if m.error().code() == KafkaError.FENCED_INSTANCE_ID or m.error().code() == KafkaError._FATAL:
                 say('fenced', m.error())
                 stop.wait()
             elif not m.error().retriable() and m.error().code() not in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
                 say('failed', m.error())
             continue
-        say('read', m.partition(), m.offset())
+        if m is not None:
+            say('read', m.partition(), m.offset())
+            uncommitted = True
+        if not uncommitted:
+            continue
         try:
-            c.commit(message=m, asynchronous=False)
+            c.commit(asynchronous=False)
+            uncommitted = False
         except KafkaException as e:
+            uncommitted = e.args[0].code() != KafkaError._NO_OFFSET
             say('uncommitted', e)
     c.close()
 
@@ -98,13 +103,18 @@ def kafka_python():
                             reconnect_backoff_max_ms=500, **options)
     wait()
     c.subscribe([TOPIC], listener=Listener())
+    uncommitted = False
     while not stop.is_set():
         try:
-            got = c.poll(timeout_ms=100)
+            # A poll that ends while it joins forgets what it was assigned, in
+            # version 3.0.12.
+            got = c.poll(timeout_ms=2000)
             for tp, records in got.items():
                 say('read', tp.partition, *[r.offset for r in records])
-            if got:
+            uncommitted = uncommitted or bool(got)
+            if uncommitted:
                 c.commit()
+                uncommitted = False
         except kafka.errors.FencedInstanceIdError as e:
             say('fenced', e)
             stop.wait()
@@ -132,13 +142,16 @@ async def aiokafka_member():
     wait()
     c.subscribe([TOPIC], listener=Listener())
     await c.start()
+    uncommitted = False
     while not stop.is_set():
         try:
             got = await c.getmany(timeout_ms=100)
             for tp, records in got.items():
                 say('read', tp.partition, *[r.offset for r in records])
-            if got:
+            uncommitted = uncommitted or bool(got)
+            if uncommitted:
                 await c.commit()
+                uncommitted = False
         except aiokafka.errors.FencedInstanceIdError as e:
             say('fenced', e)
             stop.wait()
