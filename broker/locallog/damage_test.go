@@ -5,11 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"strandline/broker/producerstate"
 	"strandline/broker/recordbatch"
 	"strandline/broker/segment"
 	"strandline/metadata/cluster"
@@ -250,4 +252,110 @@ func TestLookupsMakeADamagedIndexAnew(t *testing.T) {
 	}
 	require.Equal(t, 1, strings.Count(warned.String(), "made anew"))
 	require.NoError(t, l.Close(false))
+}
+
+// TestTransactionIndexesThatAreWrong: a transaction index that is damaged where
+// opening does not look is made anew by whoever reads it; one that is readable and
+// wrong, or gone, by whoever takes it elsewhere. After an orderly stop the file is
+// what it was.
+func TestTransactionIndexesThatAreWrong(t *testing.T) {
+	fs := disk.NewCrash(1)
+	cfg := config(fs)
+	l := openLog(t, cfg)
+	someTransactions(t, l)
+	want, err := l.AbortedTxns(0, l.EndOffset())
+	require.NoError(t, err)
+	var sealed []SegmentInfo // those with aborted transactions
+	files := map[cluster.Offset][]byte{}
+	segments := l.Segments()
+	require.NoError(t, l.Close(true))
+	cfg.CleanStop = true
+	name := func(base cluster.Offset) string {
+		return path.Join(testDir, segment.Name(base, segment.TxnIndexSuffix))
+	}
+	for _, s := range segments[:len(segments)-1] {
+		if data, err := disk.ReadFile(fs, name(s.Base)); err == nil {
+			sealed, files[s.Base] = append(sealed, s), data
+		}
+	}
+	require.Greater(t, len(sealed), 2)
+	spanning := 0 // those that end after the segment in which they begin
+	for _, s := range segments {
+		one := cfg
+		one.FS = fs.Kill()
+		l := openLog(t, one)
+		got, err := l.CheckedAbortedTxns(s.Base, s.Next)
+		require.NoError(t, err)
+		overlap := slices.DeleteFunc(slices.Clone(want), func(a producerstate.AbortedTxn) bool { return a.Last < s.Base || a.First >= s.Next })
+		require.Equal(t, overlap, got, "segment %d", s.Base)
+		for _, a := range overlap {
+			if a.Last >= s.Next {
+				spanning++
+			}
+		}
+		require.NoError(t, l.Close(true))
+	}
+	require.Positive(t, spanning)
+	damaged := func(t *testing.T, change func(data []byte) []byte) (*Log, disk.FS, SegmentInfo) {
+		s := sealed[1]
+		one := cfg
+		one.FS = fs.Kill()
+		if data := change(bytes.Clone(files[s.Base])); data != nil {
+			require.NoError(t, disk.WriteFileUnsynced(one.FS, name(s.Base), data))
+		} else {
+			require.NoError(t, one.FS.Remove(name(s.Base)))
+		}
+		return openLog(t, one), one.FS, s
+	}
+	whole := func(t *testing.T, l *Log, on disk.FS, s SegmentInfo) {
+		for range 2 {
+			got, err := l.CheckedAbortedTxns(0, l.EndOffset())
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+		got, err := l.AbortedTxns(s.Base, s.Base+1)
+		require.NoError(t, err)
+		for _, w := range want {
+			require.Equal(t, w.Last >= s.Base && w.First <= s.Base, slices.Contains(got, w))
+		}
+		require.NoError(t, l.Close(true))
+		data, err := disk.ReadFile(on, name(s.Base))
+		require.NoError(t, err)
+		require.Equal(t, files[s.Base], data)
+	}
+	for i := range files[sealed[1].Base] {
+		l, on, s := damaged(t, func(data []byte) []byte { data[i] ^= 1 << (i % 8); return data })
+		if _, err := segment.ParseTxnIndex(mustRead(t, on, name(s.Base)), ""); err != nil {
+			got, err := l.AbortedTxns(0, l.EndOffset())
+			require.NoError(t, err, "byte %d", i)
+			require.Equal(t, want, got, "byte %d", i)
+		}
+		whole(t, l, on, s)
+	}
+	for _, change := range []func(data []byte) []byte{
+		func([]byte) []byte { return nil },
+		func([]byte) []byte { return []byte{} },
+		func(data []byte) []byte { return data[segment.TxnEntryBytes:] },
+		func(data []byte) []byte { return append(data, files[sealed[2].Base]...) },
+	} {
+		l, on, s := damaged(t, change)
+		whole(t, l, on, s)
+	}
+
+	// With a log that is damaged too, that is the error.
+	l, on, s := damaged(t, func(data []byte) []byte { data[0] ^= 1; return data })
+	log := path.Join(testDir, segment.Name(s.Base, segment.LogSuffix))
+	data := mustRead(t, on, log)
+	data[s.Bytes/2] ^= 1
+	require.NoError(t, disk.WriteFileUnsynced(on, log, data))
+	_, err = l.AbortedTxns(s.Base, s.Next)
+	var corrupt *segment.CorruptError
+	require.ErrorAs(t, err, &corrupt)
+}
+
+func mustRead(t *testing.T, fs disk.FS, name string) []byte {
+	t.Helper()
+	data, err := disk.ReadFile(fs, name)
+	require.NoError(t, err)
+	return data
 }

@@ -56,6 +56,9 @@ type Log struct {
 	// synced, or NoOffset.
 	unsyncedFrom cluster.Offset
 
+	// remaking is held while a transaction index is made anew.
+	remaking sync.Mutex
+
 	mu struct {
 		sync.Mutex
 		epochs      leaderepoch.List

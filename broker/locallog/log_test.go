@@ -502,10 +502,10 @@ func TestProducerStateAndSnapshots(t *testing.T) {
 	require.Equal(t, []cluster.Offset{l.EndOffset()}, l.snapshotOffsets())
 }
 
-func TestAbortedTransactions(t *testing.T) {
-	fs := disk.NewCrash(1)
-	cfg := config(fs)
-	l := openLog(t, cfg)
+// someTransactions writes transactions of three producers through several segments,
+// of which two abort.
+func someTransactions(t *testing.T, l *Log) {
+	t.Helper()
 	write := func(id cluster.ProducerID) {
 		_, err := l.Append(batchOf(l.EndOffset(), 2, recordbatch.Options{Transactional: true, Producer: &recordbatch.Producer{ID: id}}))
 		require.NoError(t, err)
@@ -524,6 +524,13 @@ func TestAbortedTransactions(t *testing.T) {
 		end(2, recordbatch.ControlCommit)
 		end(3, recordbatch.ControlAbort)
 	}
+}
+
+func TestAbortedTransactions(t *testing.T) {
+	fs := disk.NewCrash(1)
+	cfg := config(fs)
+	l := openLog(t, cfg)
+	someTransactions(t, l)
 	all, err := l.AbortedTxns(0, l.EndOffset())
 	require.NoError(t, err)
 	require.Len(t, all, 20)

@@ -1,7 +1,6 @@
 package locallog
 
 import (
-	"strandline/broker/producerstate"
 	"strandline/broker/recordbatch"
 	"strandline/broker/segment"
 	"strandline/metadata/cluster"
@@ -88,30 +87,4 @@ func (l *Log) MaxTimestamp(bound cluster.Offset) (Found, bool, error) {
 		return err
 	})
 	return found, ok, err
-}
-
-// AbortedTxns lists the aborted transactions that overlap from (inclusive) to to
-// (exclusive), as a read-committed consumer needs them.
-func (l *Log) AbortedTxns(from, to cluster.Offset) ([]producerstate.AbortedTxn, error) {
-	var out []producerstate.AbortedTxn
-	err := l.consistently(func(s *segments) error {
-		out = nil
-		for _, seg := range s.row[s.at(from):] {
-			txns, err := seg.Aborted()
-			if err != nil {
-				return err
-			}
-			for _, t := range txns {
-				if t.Last >= from && t.First < to {
-					out = append(out, t)
-				}
-				// Every transaction that starts below is decided by then.
-				if t.LastStableOffset >= to {
-					return nil
-				}
-			}
-		}
-		return nil
-	})
-	return out, err
 }

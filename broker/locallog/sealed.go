@@ -27,8 +27,6 @@ type SealedView struct {
 	// Epochs are the leader epochs of the segment's records, the first one
 	// starting at Base at the earliest.
 	Epochs []leaderepoch.Entry
-	// Aborted are the aborted transactions whose marker is in the segment.
-	Aborted []producerstate.AbortedTxn
 	// ProducerSnapshot is the producer state at Next in Kafka's snapshot format.
 	ProducerSnapshot []byte
 
@@ -66,9 +64,6 @@ func (l *Log) view(s *segments, i int) (_ *SealedView, err error) {
 		v.SegmentInfo, v.OffsetOfMaxTimestamp = infoOf(seg), seg.Info().OffsetOfMaxTimestamp
 	}
 	if err != nil {
-		return nil, err
-	}
-	if v.Aborted, err = seg.Aborted(); err != nil {
 		return nil, err
 	}
 	if v.ProducerSnapshot, err = l.snapshotAt(v.Next, s.row[:i+1]); err != nil {

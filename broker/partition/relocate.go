@@ -98,6 +98,12 @@ func (m *movable) AbortedTxns(from, to cluster.Offset) ([]producerstate.AbortedT
 	return m.log.Load().AbortedTxns(from, to)
 }
 
+func (m *movable) CheckedAbortedTxns(from, to cluster.Offset) ([]producerstate.AbortedTxn, error) {
+	m.moving.RLock()
+	defer m.moving.RUnlock()
+	return m.log.Load().CheckedAbortedTxns(from, to)
+}
+
 func (m *movable) FindBatch(o cluster.Offset) (locallog.BatchInfo, error) {
 	m.moving.RLock()
 	defer m.moving.RUnlock()

@@ -75,12 +75,13 @@ func (p *Partition) OpenSealed(base cluster.Offset) (*locallog.SealedView, error
 }
 
 // AbortedTxns returns the aborted transactions that overlap [from, to) of the
-// local log, wherever their markers are.
+// local log, wherever their markers are, for the archive: compared with the batches
+// where they come from a file of an earlier process.
 func (p *Partition) AbortedTxns(from, to cluster.Offset) ([]producerstate.AbortedTxn, error) {
 	if err := p.online(); err != nil {
 		return nil, err
 	}
-	return p.log.AbortedTxns(from, to)
+	return p.log.CheckedAbortedTxns(from, to)
 }
 
 // Producers describes the producers that the leader remembers, by id.

@@ -351,7 +351,7 @@ func (s *Segment) MaxTimestamp(from, bound cluster.Offset) (int64, bool, error) 
 // Aborted returns the segment's transaction index.
 func (s *Segment) Aborted() ([]producerstate.AbortedTxn, error) {
 	st := s.state()
-	if st.txnCount == 0 || !st.sealed {
+	if st.txnCount == 0 || !st.sealed || st.txns != nil {
 		return st.txns, nil
 	}
 	h, err := s.cached(s.txnName)

@@ -364,6 +364,7 @@ func Recover(w Where, base cluster.Offset, o RecoverOptions) (_ *Segment, r Reco
 	}
 	st.handle = disk.NewHandle(f, nil)
 	s.mu.state = st
+	s.abortedKnown.Store(true)
 	return s, r, nil
 }
 

@@ -1,6 +1,10 @@
 package segment
 
-import "errors"
+import (
+	"errors"
+
+	"strandline/broker/producerstate"
+)
 
 // reindexIntervalBytes is the index interval of indexes that a lookup has to make
 // anew: the default of index.interval.bytes, since a sealed segment does not say
@@ -60,15 +64,54 @@ func (s *Segment) reindexOnce(cause error) bool {
 	return s.Reindex(cause) == nil
 }
 
-// SaveIndexes writes the indexes that Reindex made to their files, durably, where
-// there are any. Only whoever writes the log may call it.
+// AbortedDamaged says whether an error is about a damaged transaction index of the
+// segment, which SetAborted makes good.
+func (s *Segment) AbortedDamaged(err error) bool {
+	var corrupt *CorruptError
+	return errors.As(err, &corrupt) && corrupt.File == s.txnName
+}
+
+// AbortedKnown says whether Aborted is what the batches say, as far as is known,
+// and not only what the file of the transaction index said when it was opened.
+func (s *Segment) AbortedKnown() bool { return s.abortedKnown.Load() }
+
+// SetAborted takes what the batches of a sealed segment, and of those before it,
+// say of aborted transactions. Where that is another list than the file's, cause is
+// what is wrong with that, for Where.Reindexed, and the file follows with
+// SaveIndexes; nil: the file is right. Calls must not overlap; lookups may.
+func (s *Segment) SetAborted(txns []producerstate.AbortedTxn, cause error) {
+	if cause != nil {
+		s.mu.Lock()
+		s.mu.txns, s.mu.txnCount = txns, len(txns)
+		s.mu.Unlock()
+		s.abortedRemade.Store(true)
+		if s.where.Reindexed != nil {
+			s.where.Reindexed(s.base, cause)
+		}
+	}
+	s.abortedKnown.Store(true)
+}
+
+// SaveIndexes writes the indexes that Reindex and SetAborted made to their files,
+// durably, where there are any. Only whoever writes the log may call it.
 func (s *Segment) SaveIndexes() error {
 	st := s.state()
-	if !st.sealed || st.timeIndex == nil {
+	if !st.sealed {
 		return nil
 	}
-	if err := s.replace(s.indexName, st.index, true); err != nil {
-		return err
+	if st.timeIndex != nil {
+		if err := s.replace(s.indexName, st.index, true); err != nil {
+			return err
+		}
+		if err := s.replace(s.timeName, st.timeIndex, true); err != nil {
+			return err
+		}
 	}
-	return s.replace(s.timeName, st.timeIndex, true)
+	switch {
+	case !s.abortedRemade.Load():
+		return nil
+	case len(st.txns) == 0:
+		return removeIfThere(s.where.FS, s.txnName)
+	}
+	return s.replace(s.txnName, encodeTxns(st.txns), true)
 }

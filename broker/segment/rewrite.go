@@ -78,6 +78,7 @@ func (s *Segment) Rewritten(next cluster.Offset, created, modified time.Time) *S
 	st.created, st.modified = created, modified
 	st.index, st.timeIndex, st.txns = nil, nil, nil
 	fresh.mu.state = st
+	fresh.abortedKnown.Store(true)
 	return fresh
 }
 

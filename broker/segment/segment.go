@@ -54,6 +54,9 @@ type Segment struct {
 	removed, closed atomic.Bool
 	// reindexed says that a lookup has tried to make the indexes anew.
 	reindexed atomic.Bool
+	// abortedKnown says that the transaction index came from the batches since the
+	// segment was opened, abortedRemade that its file holds another one.
+	abortedKnown, abortedRemade atomic.Bool
 
 	// Of the writer alone: how much of the images is in the files, the bytes
 	// since the last index entry, and whether the indexes are to be synced.
@@ -87,7 +90,7 @@ type state struct {
 
 	// The images of the indexes while not sealed: they only grow, and are
 	// replaced as a whole otherwise. Once sealed only their counts, unless the
-	// files are damaged and Reindex has made both anew.
+	// files are damaged and Reindex or SetAborted has made them anew.
 	index, timeIndex      []byte
 	indexCount, timeCount int
 	txns                  []producerstate.AbortedTxn
@@ -137,6 +140,7 @@ func Create(w Where, base cluster.Offset, now time.Time) (*Segment, error) {
 	}
 	s.mu.handle = disk.NewHandle(f, nil)
 	s.mu.created, s.mu.modified = now, now
+	s.abortedKnown.Store(true)
 	return s, nil
 }
 
