@@ -55,6 +55,10 @@ func TestLogDirsCountWhatIsLocal(t *testing.T) {
 		}))
 		return bytes
 	}
+	// A segment is gone for clients before its file has another name.
+	kit.Eventually(t, 20*time.Second, "the files of the segments have gone after them", func() bool {
+		return sizes(4, nil)["gone0"] == onDisk("gone-0")
+	})
 	one := kmsg.NewDescribeLogDirsRequestTopic()
 	one.Topic, one.Partitions = "gone", []int32{0, 7}
 	for version := int16(1); version <= 4; version++ {
