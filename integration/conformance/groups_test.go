@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"strandline/integration/kit"
 )
@@ -592,4 +593,62 @@ func groupMistakes(s shell, topic, name string) {
 		s.fails(m.code, "", m.args, m.words...)
 	}
 	require.Contains(s.t, s.does("", "group", "--help"), "reset-offsets billing --topic orders:0,1 --to earliest")
+}
+
+// TestMetricsOfGroups reads the lag of each partition and the states of groups from
+// the metrics, of both protocols, while members come and go.
+func TestMetricsOfGroups(t *testing.T) {
+	s := shell{kit.Start(t, map[string]string{
+		"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4", "offsets.retention.check.interval.ms": "200",
+	}), t}
+	s.does("", "topic", "create", "t", "--partitions", "2")
+	s.feed("t", 2, 0, 50)
+	s.does("", "consume", "t", "--group", "g", "--exit-at-end")
+	s.feed("t", 1, 50, 57)
+	lags := func(group string) (at [2]float64) {
+		for p := range at {
+			at[p] = s.Metric("strandline_group_lag", `group="`+group+`"`, `topic="t"`, fmt.Sprintf("partition=%q", itoa(p)))
+		}
+		return at
+	}
+	count := func(kind, state string) float64 {
+		return s.Metric("strandline_groups", `type="`+kind+`"`, `state="`+state+`"`)
+	}
+	eventually := func(what string, cond func() bool) {
+		t.Helper()
+		kit.Eventually(t, 20*time.Second, what, cond)
+	}
+	require.Equal(t, [2]float64{7, 0}, lags("g"))
+	eventually("the group without members is counted", func() bool {
+		return count("classic", "Empty") == 1 && s.Metric("strandline_group_offsets") == 2
+	})
+	commits, rebalances := s.Metric("strandline_group_offset_commits_total"), s.Metric("strandline_group_rebalances_total", `type="classic"`)
+
+	r := s.reader("t", "--group", "g")
+	eventually("its member reads", func() bool { return count("classic", "Stable") == 1 && count("classic", "Empty") == 0 })
+	eventually("nothing is left", func() bool { return lags("g") == [2]float64{} })
+	require.Greater(t, s.Metric("strandline_group_offset_commits_total"), commits)
+	require.Greater(t, s.Metric("strandline_group_rebalances_total", `type="classic"`), rebalances)
+
+	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addr), kgo.ConsumerGroup("next"), kgo.ConsumeTopics("t"), kgo.ServerSideBalancer(),
+		kgo.Balancers(kgo.StickyBalancer()), kgo.DisableAutoCommit())
+	require.NoError(t, err)
+	defer cl.Close()
+	require.NoError(t, cl.PollRecords(t.Context(), 1).Err())
+	eventually("the other group has a member", func() bool { return count("consumer", "Stable") == 1 })
+	cl.CommitOffsetsSync(t.Context(), map[string]map[int32]kgo.EpochOffset{"t": {0: {Epoch: -1, Offset: 7}, 1: {Epoch: -1, Offset: 50}}},
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, _ *kmsg.OffsetCommitResponse, err error) {
+			require.NoError(t, err)
+		})
+	require.Equal(t, [2]float64{50, 0}, lags("next"))
+
+	r.stop(t)
+	cl.Close()
+	eventually("nobody is left", func() bool {
+		return count("classic", "Empty") == 1 && count("consumer", "Empty") == 1 && count("classic", "Stable")+count("consumer", "Stable") == 0
+	})
+	s.does("", "group", "delete", "g", "next")
+	eventually("nothing is left of them", func() bool { return s.Metric("strandline_groups") == 0 })
+	_, page := s.Get("/metrics")
+	require.NotContains(t, page, "strandline_group_lag{")
 }
