@@ -4,7 +4,7 @@
 #   kcat, python3-kafka, strace, node  Debian packages
 #   minio, versitygw                   go install, real S3 servers
 #   Apache Kafka's broker and tools    Maven, into ~/.cache/strandline
-#   Kafka Streams                      Maven, into ~/.cache/strandline
+#   Kafka Streams, and tools of 2.8    Maven, into ~/.cache/strandline
 #   Kafka clients of Python and Node   pip and npm, into ~/.cache/strandline
 #   Prometheus and promtool            from Debian's package, unpacked there and
 #                                      not installed: it would start a service
@@ -14,6 +14,7 @@ set -euo pipefail
 
 say() { echo "tools: $*"; }
 kafka_version=4.4.0
+kafka_2_version=2.8.2
 minio_version=v0.0.0-20260212201848-7aac2a2c5b7c
 versitygw_version=v1.8.0
 python_clients="confluent-kafka==2.16.1 kafka-python==3.0.12 aiokafka==0.14.0 cramjam==2.14.0 python-snappy==0.7.3 lz4==4.4.5 zstandard==0.25.0"
@@ -93,22 +94,26 @@ once() {
 
 python_venv() { /usr/bin/python3 -m venv . && bin/pip install -q --disable-pip-version-check $python_clients; }
 node_modules() { npm install --no-audit --no-fund --loglevel=error --prefix . $node_clients; }
-kafka_streams() {
+# maven_jars ARTIFACT VERSION: one of Apache Kafka's, with all that it needs.
+maven_jars() {
   cat >pom.xml <<XML
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
-  <groupId>strandline</groupId><artifactId>kafka-streams</artifactId><version>1</version><packaging>pom</packaging>
+  <groupId>strandline</groupId><artifactId>$1-and-more</artifactId><version>1</version><packaging>pom</packaging>
   <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-streams</artifactId><version>$kafka_version</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>$1</artifactId><version>$2</version></dependency>
   </dependencies>
 </project>
 XML
   mvn -B -q dependency:copy-dependencies -DoutputDirectory=.
 }
+kafka_streams() { maven_jars kafka-streams "$kafka_version"; }
+kafka_2() { maven_jars kafka_2.13 "$kafka_2_version"; }
 prometheus() { apt-get download -q prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb && usr/bin/promtool --version; }
 
 once python-clients "$python_clients" python_venv
 once node-clients "$node_clients" node_modules
 once kafka-streams "$kafka_version" kafka_streams
+once kafka-2 "$kafka_2_version" kafka_2
 once prometheus "Debian's" prometheus
 say "all there"

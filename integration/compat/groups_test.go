@@ -95,8 +95,7 @@ func TestKafkaConsumerGroups(t *testing.T) {
 	require.Equal(t, map[string]string{"t-0": "10"}, committed)
 	require.Contains(t, groupTool(t, s, "--delete", "--group", "g", "--group", "h"), "Deletion of requested consumer groups ('g', 'h') was successful.")
 	require.NotContains(t, strings.Fields(groupTool(t, s, "--list")), "g")
-	out, errOut, code := kit.KafkaTool(t, "", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", s.Addr, "--delete", "--group", "g")
-	require.Contains(t, out+errOut, "GroupIdNotFoundException", "%d", code)
+	refused(t, s, "GroupIdNotFoundException", "--delete", "--group", "g")
 }
 
 // resetsOffsets sets the group's offsets in each way there is; the dry run says
@@ -105,9 +104,9 @@ func resetsOffsets(t *testing.T, s *kit.Server) {
 	file := filepath.Join(t.TempDir(), "offsets.csv")
 	require.NoError(t, os.WriteFile(file, []byte("t,0,3\nt,1,4\n"), 0o600))
 	for _, c := range []struct {
-		args       []string
-		zero, one  string
-		everything bool // no --topic
+		args      []string
+		zero, one string
+		scoped    bool // it says itself which topics
 	}{
 		{args: []string{"--to-earliest"}, zero: "0", one: "0"},
 		{args: []string{"--shift-by", "6"}, zero: "6", one: "6"},
@@ -116,13 +115,17 @@ func resetsOffsets(t *testing.T, s *kit.Server) {
 		{args: []string{"--to-offset", "7"}, zero: "7", one: "7"},
 		{args: []string{"--to-offset", "99"}, zero: "10", one: "10"},
 		{args: []string{"--by-duration", "P1D"}, zero: "0", one: "0"},
+		{args: []string{"--by-duration", "PT0S"}, zero: "10", one: "10"},
+		{args: []string{"--to-datetime", "1999-01-01T00:00:00.000"}, zero: "0", one: "0"},
 		{args: []string{"--to-datetime", "2999-01-01T00:00:00.000"}, zero: "10", one: "10"},
-		{args: []string{"--from-file", file}, zero: "3", one: "4", everything: true},
+		{args: []string{"--from-file", file}, zero: "3", one: "4", scoped: true},
+		{args: []string{"--all-topics", "--to-offset", "5"}, zero: "5", one: "5", scoped: true},
+		{args: []string{"--topic", "t:0", "--topic", "t:1", "--shift-by", "-3"}, zero: "2", one: "2", scoped: true},
 		{args: []string{"--to-latest"}, zero: "10", one: "10"},
 	} {
 		before, _ := offsetsOf(t, s, "g")
 		args := append([]string{"--reset-offsets", "--group", "g"}, c.args...)
-		if !c.everything {
+		if !c.scoped {
 			args = append(args, "--topic", "t")
 		}
 		planned := groupTool(t, s, append(args, "--dry-run")...)
@@ -141,8 +144,8 @@ func resetsOffsets(t *testing.T, s *kit.Server) {
 	require.Equal(t, "t,1,2", strings.TrimSpace(exported))
 }
 
-// describesMembers describes a group while kcat reads in it, and what may not be
-// done to it then.
+// describesMembers describes a group while a member reads in it, and tries what may
+// not be done to it then.
 func describesMembers(t *testing.T, s *kit.Server) {
 	c := sarama.NewConfig()
 	c.ClientID, c.Version = "reader", sarama.V4_0_0_0
@@ -160,14 +163,16 @@ func describesMembers(t *testing.T, s *kit.Server) {
 	require.Regexp(t, `(?m)^g\s+reader-\S+\s+/127\.0\.0\.1\s+reader\s+2\s+-\s+t:0,1\s`, groupTool(t, s, "--describe", "--members", "--verbose", "--group", "g"))
 	require.Regexp(t, `(?m)^g\s+127\.0\.0\.1:\d+\s+\(1\)\s+range\s+Stable\s+1\s*$`, groupTool(t, s, "--describe", "--state", "--group", "g"))
 	require.Regexp(t, `(?m)^g\s+t\s+1\s+10\s+10\s+0\s+reader-\S+\s+/127\.0\.0\.1\s+reader\s*$`, groupTool(t, s, "--describe", "--group", "g"))
-	refused := func(want string, args ...string) {
-		t.Helper()
-		out, errOut, code := kit.KafkaTool(t, "", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", append(args, "--bootstrap-server", s.Addr)...)
-		require.Contains(t, out+errOut, want, "%d", code)
-	}
-	refused("GroupNotEmptyException", "--delete", "--group", "g")
-	refused("GroupSubscribedToTopicException", "--delete-offsets", "--group", "g", "--topic", "t")
-	refused("can only be reset if the group 'g' is inactive", "--reset-offsets", "--group", "g", "--topic", "t", "--to-earliest", "--execute")
+	refused(t, s, "GroupNotEmptyException", "--delete", "--group", "g")
+	refused(t, s, "GroupSubscribedToTopicException", "--delete-offsets", "--group", "g", "--topic", "t")
+	refused(t, s, "can only be reset if the group 'g' is inactive", "--reset-offsets", "--group", "g", "--topic", "t", "--to-earliest", "--execute")
+}
+
+// refused runs kafka-consumer-groups where it fails, and says so.
+func refused(t *testing.T, s *kit.Server, want string, args ...string) {
+	t.Helper()
+	out, errOut, code := kit.KafkaTool(t, "", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", append(args, "--bootstrap-server", s.Addr)...)
+	require.Contains(t, out+errOut, want, "%d", code)
 }
 
 // signals tells that its member has joined.
@@ -222,7 +227,8 @@ func TestKafkaVerifiableClients(t *testing.T) {
 }
 
 // TestAdminClientsListTheSameGroups (WI-05) asks every version of ListGroups, and
-// the admin clients of several languages.
+// the admin clients of several languages, of which Debian's kafka-python is 2.0.2
+// and kafkajs 2.2.4.
 func TestAdminClientsListTheSameGroups(t *testing.T) {
 	s := kit.Start(t, map[string]string{"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"})
 	raw := kit.Dial(t, s.Addr)

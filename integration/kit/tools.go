@@ -133,3 +133,11 @@ func KafkaTool(t testing.TB, stdin, class string, args ...string) (stdout, stder
 	}
 	return run(stdin, java, slices.Concat(javaFlags, []string{"-Dlog4j2.configurationFile=" + filepath.Join(libs, "log4j2.yaml"), "-cp", libs + "/*", class}, args)...)
 }
+
+// OldKafkaTool runs one of the command-line classes of Apache Kafka 2.8, e.g.
+// "kafka.admin.ConsumerGroupCommand".
+func OldKafkaTool(t testing.TB, class string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	jars := installed(t, "kafka-2", "")
+	return run("", Tool(t, "java"), slices.Concat(javaFlags, []string{"-cp", filepath.Join(jars, "*"), class}, args)...)
+}
