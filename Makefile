@@ -8,7 +8,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 TESTFLAGS ?=
 
 .PHONY: help build run test test-all tools lint bench docs clean \
-  test-long test-long-kill test-long-power test-long-tier test-long-metamorphic test-long-soak test-long-scale fuzz
+  test-long test-long-kill test-long-power test-long-tier test-long-metamorphic test-long-soak test-long-groups test-long-compaction test-long-scale fuzz
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
@@ -39,7 +39,7 @@ tools: ## install what a Debian machine lacks: kcat, clients of Python and Node,
 LONG := STRANDLINE_LONG=1 $(GO) test -count=1 -v
 FUZZTIME ?= 30s
 
-test-long: test-long-kill test-long-power test-long-tier test-long-metamorphic test-long-soak fuzz ## the full forms of what make test runs short; each part is a target
+test-long: test-long-kill test-long-power test-long-tier test-long-metamorphic test-long-soak test-long-groups test-long-compaction fuzz ## the full forms of what make test runs short; each part is a target
 
 test-long-kill: ## kill -9 at named steps and at random, under load
 	$(LONG) -timeout 60m -run 'TestKill|TestCommitsSurviveKills|TestOffsetsAreLinearizable|TestWritesThroughKills' ./integration/crash ./integration/cases
@@ -57,7 +57,14 @@ test-long-metamorphic: ## one workload with the tier on and off, many seeds
 test-long-soak: ## minutes of load on the cases of the tier
 	$(LONG) -timeout 120m ./integration/tiercases
 
-test-long-scale: ## 5,000 partitions and 100,000 remote segments, beside Apache Kafka; a quarter of an hour
+test-long-groups: ## every client's group with the server killed ten times, and minutes of groups over a log that is compacted
+	$(LONG) -timeout 60m -run 'TestGroups$$|TestGroupsSurviveCompaction' ./integration/clients ./integration/cases
+
+test-long-compaction: ## 500 seeds against a map, 5 million keys, 50 kills, every client from every offset
+	$(LONG) -timeout 60m ./broker/cleaner ./integration/compaction
+	$(LONG) -timeout 30m -run CompactedLogs ./integration/clients
+
+test-long-scale: ## 5,000 partitions, 100,000 groups and 100,000 remote segments, beside Apache Kafka; half an hour
 	$(LONG) -timeout 60m ./integration/scale
 
 fuzz: ## every fuzz target for FUZZTIME, one after the other

@@ -181,6 +181,14 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+// serverKills is how often the server is killed under the three members.
+func serverKills() int {
+	if kit.Long() {
+		return 10
+	}
+	return 1
+}
+
 func lifeOfAGroup(g *group, static bool) {
 	instance := func(name string) string {
 		if static {
@@ -198,17 +206,19 @@ func lifeOfAGroup(g *group, static bool) {
 	g.settled(a, b, c)
 	g.caughtUp()
 
-	g.produce(20)
-	g.server.Restart(true)
-	if g.client == "kcat" { // it ends when no broker is there
-		a.kill()
-		b.kill()
-		c.kill()
-		a, b, c = g.start(instance("a")), g.start(instance("b")), g.start(instance("c"))
+	for range serverKills() {
+		g.produce(20)
+		g.server.Restart(true)
+		if g.client == "kcat" { // it ends when no broker is there
+			a.kill()
+			b.kill()
+			c.kill()
+			a, b, c = g.start(instance("a")), g.start(instance("b")), g.start(instance("c"))
+		}
+		g.produce(20)
+		g.caughtUp()
+		g.settled(a, b, c)
 	}
-	g.produce(20)
-	g.caughtUp()
-	g.settled(a, b, c)
 
 	if static {
 		before, told := c.holds(), a.toldTimes()+b.toldTimes()
