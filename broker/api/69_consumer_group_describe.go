@@ -26,6 +26,7 @@ func (h *Handler) consumerGroupDescribe(ctx context.Context, req *kmsg.ConsumerG
 		d, err := h.cfg.GroupAdmin.DescribeConsumer(ctx, id)
 		if err != nil {
 			if g.ErrorCode = h.groupCode(req.Key(), id, err); g.ErrorCode == codeGroupIDNotFound {
+				//lint:ignore ST1005 Kafka's sentence
 				g.ErrorMessage = groupText(fmt.Errorf("%w: Group %s not found.", group.ErrGroupIDNotFound, id))
 			}
 		} else {

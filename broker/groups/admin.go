@@ -3,7 +3,6 @@ package groups
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -41,7 +40,7 @@ func (s *shard) describe(now time.Time, id string, d *group.Description) error {
 	}
 	switch {
 	case e != nil && e.consumer != nil:
-		return fmt.Errorf("%w: Group %s is not a classic group.", group.ErrGroupIDNotFound, id)
+		return notOfKind(id, "classic")
 	case e != nil:
 		*d = e.classic.Describe()
 		return nil
@@ -72,7 +71,7 @@ func (g *Groups) DescribeConsumer(ctx context.Context, groupID string) (consumer
 		case e == nil:
 			err = notFound(groupID)
 		case e.consumer == nil:
-			err = fmt.Errorf("%w: Group %s is not a consumer group.", group.ErrGroupIDNotFound, groupID)
+			err = notOfKind(groupID, "consumer")
 		default:
 			d = e.consumer.Describe(g.env(groupID))
 		}

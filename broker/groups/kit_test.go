@@ -288,9 +288,7 @@ func (k *kit) inMemory() []string {
 // pass waits for a whole pass over all partitions.
 func (k *kit) pass() {
 	synctest.Wait()
-	select {
-	case <-time.After(k.cfg.OffsetsRetentionCheck + firstSweep + time.Second):
-	}
+	<-time.After(k.cfg.OffsetsRetentionCheck + firstSweep + time.Second)
 	synctest.Wait()
 }
 

@@ -166,6 +166,7 @@ func (g *Groups) Leave(ctx context.Context, groupID string, req group.LeaveReque
 // ConsumerHeartbeat implements broker/api's Groups.
 func (g *Groups) ConsumerHeartbeat(ctx context.Context, groupID string, req group.ConsumerHeartbeatRequest) (group.ConsumerHeartbeatResponse, error) {
 	if groupID == "" {
+		//lint:ignore ST1005 Kafka's sentence
 		return group.ConsumerHeartbeatResponse{}, fmt.Errorf("%w: GroupId can't be empty.", group.ErrInvalidRequest)
 	}
 	if err := checkGroupID(groupID); err != nil {

@@ -270,7 +270,14 @@ func (s *shard) Unload(err error) {
 
 // notFound says that a group is not there.
 func notFound(id string) error {
+	//lint:ignore ST1005 Kafka's sentence
 	return fmt.Errorf("%w: Group %s not found.", group.ErrGroupIDNotFound, id)
+}
+
+// notOfKind says that a group is there and speaks the other protocol.
+func notOfKind(id, kind string) error {
+	//lint:ignore ST1005 Kafka's sentence
+	return fmt.Errorf("%w: Group %s is not a %s group.", group.ErrGroupIDNotFound, id, kind)
 }
 
 var _ coordinator.Machine = (*shard)(nil)

@@ -26,10 +26,6 @@ func (h hash) append(dst []byte) []byte {
 	return binary.BigEndian.AppendUint64(dst, h.lo)
 }
 
-func hashOf(b []byte) hash {
-	return hash{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}
-}
-
 // sum is SipHash-2-4 with 128 bits of output (Aumasson and Bernstein): who does
 // not know the key cannot find two inputs with one hash.
 func (k hashKey) sum(p []byte) hash {

@@ -245,9 +245,7 @@ func (r *valueReader) targetMember() value {
 	v := targetMemberValue{partitions: assignment{}}
 	for range r.array() {
 		topic := cluster.TopicID(r.Uuid())
-		for _, p := range r.int32s() {
-			v.partitions[topic] = append(v.partitions[topic], p)
-		}
+		v.partitions[topic] = append(v.partitions[topic], r.int32s()...)
 		r.tags(nil)
 	}
 	r.tags(nil)
