@@ -13,8 +13,8 @@ import (
 	"strandline/broker/group/consumer"
 )
 
-// deleteMax bounds the offsets that one event of a deletion drops, so that their
-// records fit one batch.
+// deleteMax bounds the offsets that one event of a deletion drops, and tickBytesMax
+// their records, so that these fit one batch.
 const deleteMax = 256
 
 // Describe implements broker/api's GroupAdmin.
@@ -125,15 +125,17 @@ func (s *shard) delete(now time.Time, tx *coordinator.Tx, id string, token group
 		return false, err
 	}
 	var fx group.Effects
+	bytes := 0
 	for o, err := range s.everyOffset(id) {
 		if err != nil {
 			return false, err
 		}
-		if len(fx.Records) == deleteMax {
+		if len(fx.Records) == deleteMax || bytes >= tickBytesMax {
 			more = true
 			break
 		}
 		fx.Records = append(fx.Records, group.OffsetTombstone(id, o.Topic, o.Partition))
+		bytes += size(fx.Records[len(fx.Records)-1:])
 	}
 	fx.Replies = []group.Reply{{Token: token}}
 	if more {

@@ -287,3 +287,25 @@ func TestOffsetsForMetricsAreBounded(t *testing.T) {
 		require.True(t, slices.ContainsFunc(list, func(o GroupOffset) bool { return o.Group == "idle19" && o.Topic == "t" && o.Offset == 1 }))
 	})
 }
+
+// Thousands of members that are missed at once leave in several batches: in one
+// they would be too large for the log, and never go.
+func TestThousandsOfMembersAreMissed(t *testing.T) {
+	bubble(t, func(t *testing.T, k *kit) {
+		k.w.topic("t", 1)
+		const members = 6000
+		for i := range members {
+			_, err := k.groups.ConsumerHeartbeat(t.Context(), "g", group.ConsumerHeartbeatRequest{
+				MemberID: fmt.Sprintf("a-client-with-a-name-and-a-number-%d", i), RebalanceTimeout: time.Minute,
+				SubscribedTopics: []string{"t"}, Owned: []group.TopicPartitions{},
+			})
+			require.NoError(t, err)
+		}
+		require.Contains(t, k.inMemory(), "g")
+		<-time.After(time.Minute)
+		require.Empty(t, k.inMemory())
+		d, err := k.groups.DescribeConsumer(t.Context(), "g")
+		require.NoError(t, err)
+		require.Equal(t, group.Empty, d.State)
+	})
+}

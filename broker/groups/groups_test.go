@@ -268,6 +268,25 @@ func TestDeletedGroupsStayGone(t *testing.T) {
 	})
 }
 
+// The name of a group is in the key of each of its records: their bytes are bounded,
+// not only their number.
+func TestOffsetsOfALongNameGo(t *testing.T) {
+	bubble(t, func(t *testing.T, k *kit) {
+		deleted, expires := strings.Repeat("d", textMax), strings.Repeat("e", textMax)
+		for _, id := range []string{deleted, expires} {
+			for p := range int32(deleteMax / 4) {
+				_, err := k.groups.Commit(t.Context(), id, group.CommitRequest{Generation: -1, Retention: -1, Partitions: []group.CommitPartition{{Topic: "t", Partition: p}}})
+				require.NoError(t, err)
+			}
+		}
+		require.Len(t, k.list(), 2)
+		require.NoError(t, k.groups.Delete(t.Context(), deleted))
+		require.Len(t, k.list(), 1)
+		<-time.After(3 * time.Minute)
+		require.Empty(t, k.list())
+	}, "offsets.retention.minutes", "1", "offsets.retention.check.interval.ms", "1000")
+}
+
 func TestMemoryDoesNotGrowWithGroups(t *testing.T) {
 	bubble(t, func(t *testing.T, k *kit) {
 		k.w.topic("t", 1)

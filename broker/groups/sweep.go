@@ -11,8 +11,8 @@ import (
 	"strandline/metadata/image"
 )
 
-// Bounds of one step of a pass, and the time between two steps, in which others
-// have their turn.
+// Bounds of one step of a pass, beside tickBytesMax, and the time between two steps,
+// in which others have their turn.
 const (
 	sweepEntries = 2048
 	sweepRecords = 512
@@ -158,12 +158,12 @@ func (s *shard) sweepOffsets(now time.Time, tx *coordinator.Tx) (done bool, err 
 	img := s.g.topics.Load().img
 	w.entered = false
 	var drop []group.Record
-	n := 0
+	n, bytes := 0, 0
 	for e, err := range s.reader.ScanFrom([]byte{byte(group.OffsetKind)}, w.cursor) {
 		if err != nil {
 			return false, err
 		}
-		if n++; n > sweepEntries || len(drop) >= sweepRecords {
+		if n++; n > sweepEntries || len(drop) >= sweepRecords || bytes >= tickBytesMax {
 			w.cursor = append(w.cursor[:0], e.ViewKey...)
 			s.dropOffsets(tx, drop)
 			return false, nil
@@ -186,7 +186,7 @@ func (s *shard) sweepOffsets(now time.Time, tx *coordinator.Tx) (done bool, err 
 		if len(some) == 0 && w.isGone(img, o) {
 			some = []group.Record{group.OffsetTombstone(k.Group, o.Topic, o.Partition)}
 		}
-		drop = append(drop, some...)
+		drop, bytes = append(drop, some...), bytes+size(some)
 	}
 	s.dropOffsets(tx, drop)
 	w.groupID, w.rules, w.pending, w.entered = "", nil, nil, false

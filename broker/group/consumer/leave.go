@@ -74,9 +74,14 @@ func (e *event) takeOut(gone ...*member) {
 	}
 }
 
+// expireMax bounds the members that one Tick takes out, so that their records fit
+// one batch.
+const expireMax = 256
+
 // Tick takes out members whose time is over: those that were silent for a
 // session, that did not give partitions up in time, or, of the classic protocol,
-// did not join or sync in time.
+// did not join or sync in time. Where they are more than expireMax, another Tick is
+// due at once.
 func (g *Group) Tick(now time.Time, env Env) group.Effects {
 	e := &event{Group: g, Env: env, now: now}
 	if g.next.IsZero() || now.Before(g.next) {
@@ -89,7 +94,7 @@ func (g *Group) Tick(now time.Time, env Env) group.Effects {
 		}
 	}
 	slices.SortFunc(gone, func(a, b *member) int { return cmp.Compare(a.id, b.id) })
-	e.takeOut(gone...)
+	e.takeOut(gone[:min(len(gone), expireMax)]...)
 	g.next = time.Time{}
 	for _, m := range g.members {
 		for _, t := range m.deadlines() {

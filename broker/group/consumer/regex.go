@@ -1,7 +1,9 @@
 package consumer
 
 import (
+	"errors"
 	"fmt"
+	"regexp/syntax"
 	"slices"
 	"time"
 
@@ -12,6 +14,9 @@ import (
 // group to the next, however often topics are created.
 const regexRefreshMin = 10 * time.Second
 
+// expressionShown is how much of an expression an error repeats, in characters.
+const expressionShown = 200
+
 // checkRegex refuses an expression that is none. Those that a member has already
 // were looked at before.
 func (e *event) checkRegex(expression string) error {
@@ -19,7 +24,10 @@ func (e *event) checkRegex(expression string) error {
 		return nil
 	}
 	if _, err := compile(expression); err != nil {
-		return fmt.Errorf("%w: %q: %v", group.ErrInvalidRegex, expression, err)
+		if bad := (*syntax.Error)(nil); errors.As(err, &bad) {
+			err = errors.New(string(bad.Code)) // it repeats the expression
+		}
+		return fmt.Errorf("%w: %.*q: %v", group.ErrInvalidRegex, expressionShown, expression, err)
 	}
 	return nil
 }

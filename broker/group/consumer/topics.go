@@ -2,9 +2,11 @@ package consumer
 
 import (
 	"encoding/binary"
+	"fmt"
 	"iter"
 	"maps"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"unicode/utf16"
 
@@ -121,35 +123,64 @@ func appendChars(b []byte, s string) ([]byte, uint32) {
 	return binary.LittleEndian.AppendUint32(b, uint32(len(units))), uint32(len(units))
 }
 
+// expressionMax bounds the size of a regular expression, in instructions: to match
+// a name takes up to that many steps for each of its characters, while the other
+// groups of the partition wait.
+const expressionMax = 10_000
+
+var errLargeExpression = fmt.Errorf("it has more than %d instructions", expressionMax)
+
 // compile makes a regular expression that matches whole names.
 func compile(expression string) (*regexp.Regexp, error) {
 	// On its own first: "a)(b" is none.
-	if _, err := regexp.Compile(expression); err != nil {
+	parsed, err := syntax.Parse(expression, syntax.Perl)
+	if err != nil {
 		return nil, err
 	}
+	if instructions(parsed) > expressionMax {
+		return nil, errLargeExpression
+	}
 	return regexp.Compile(`\A(?:` + expression + `)\z`)
+}
+
+// rangesPerInstruction is how many ranges of a character class count as one more
+// instruction.
+const rangesPerInstruction = 32
+
+// instructions is about how many an expression compiles to.
+func instructions(re *syntax.Regexp) int {
+	n := 1
+	switch re.Op {
+	case syntax.OpLiteral:
+		n = len(re.Rune)
+	case syntax.OpCharClass:
+		n += len(re.Rune) / 2 / rangesPerInstruction
+	}
+	for _, sub := range re.Sub {
+		n += instructions(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(1, re.Min, re.Max)
+	}
+	return n
 }
 
 // match returns the topics that each of the expressions matches, in order. One
 // that cannot be compiled matches none.
 func match(topics Topics, expressions []string) map[string][]string {
-	compiled := map[string]*regexp.Regexp{}
+	names := slices.Sorted(topics.Names())
 	matched := map[string][]string{}
 	for _, e := range expressions {
 		matched[e] = nil
-		if re, err := compile(e); err == nil {
-			compiled[e] = re
+		re, err := compile(e)
+		if err != nil {
+			continue
 		}
-	}
-	for name := range topics.Names() {
-		for e, re := range compiled {
+		for _, name := range names {
 			if re.MatchString(name) {
 				matched[e] = append(matched[e], name)
 			}
 		}
-	}
-	for _, names := range matched {
-		slices.Sort(names)
 	}
 	return matched
 }
