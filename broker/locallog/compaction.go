@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"strandline/broker/segment"
 	"strandline/metadata/cluster"
 	"strandline/metadata/disk"
 )
@@ -47,7 +48,7 @@ func parseCompaction(data []byte) (compaction, error) {
 		switch key {
 		case "version":
 			if n != 0 {
-				return c, fmt.Errorf("%w: version %d", errBadCompaction, n)
+				return c, fmt.Errorf("%w: %d", errLaterCompaction, n)
 			}
 		case "removed_below":
 			c.removedBelow = cluster.Offset(n)
@@ -66,9 +67,14 @@ func parseCompaction(data []byte) (compaction, error) {
 
 func (l *Log) compactionName() string { return path.Join(l.config.Dir, CompactionName) }
 
-// loadCompaction reads what compaction has left. Without the file's word a hole
-// may be taken for a torn end, so that one which cannot be read is an error.
-func (l *Log) loadCompaction() error {
+// errLaterCompaction is a file of a version to come.
+var errLaterCompaction = errors.New("later version of " + CompactionName)
+
+// loadCompaction reads what compaction has left of a log with segments at bases.
+// Where the file is damaged everything but the last segment may have been
+// rewritten, and deletions removed from it: whoever follows the log begins again,
+// and no hole is taken for a torn end.
+func (l *Log) loadCompaction(bases []cluster.Offset) error {
 	data, err := disk.ReadFile(l.config.FS, l.compactionName())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -77,8 +83,16 @@ func (l *Log) loadCompaction() error {
 		return err
 	}
 	c, err := parseCompaction(data)
-	if err != nil {
-		return fmt.Errorf("%s: %w", l.compactionName(), err)
+	switch {
+	case errors.Is(err, errLaterCompaction):
+		return &segment.CorruptError{File: l.compactionName(), Cause: err}
+	case err != nil:
+		l.logger().Warn("what compaction has done is not known any more: deletions of everything but the last segment may be gone", "file", l.compactionName(), "error", err)
+		below := cluster.Offset(0)
+		if len(bases) > 0 {
+			below = bases[len(bases)-1]
+		}
+		return l.noteCompaction(func(c *compaction) { *c = compaction{known: true, removedBelow: below, durableBelow: below} })
 	}
 	l.mu.compaction = c
 	return nil

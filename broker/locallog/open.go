@@ -65,7 +65,7 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
-	if err := l.loadCompaction(); err != nil {
+	if err := l.loadCompaction(bases); err != nil {
 		return err
 	}
 	if err := l.loadEpochs(); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"strandline/broker/producerstate"
 	"strandline/broker/recordbatch"
+	"strandline/broker/segment"
 	"strandline/metadata/cluster"
 	"strandline/metadata/disk"
 )
@@ -412,16 +413,44 @@ func TestCompactionCheckpoint(t *testing.T) {
 	got, err := parseCompaction(c.encode())
 	require.NoError(t, err)
 	require.Equal(t, c, got)
-	for _, bad := range []string{"", "version: 0\n", "version: 1\nremoved_below: 1\nrewritten_below: 2\n", "version: 0\nremoved_below: -1\nrewritten_below: 2\n", "rubbish"} {
+	for _, bad := range []string{"", "version: 0\n", "version: 0\nremoved_below: -1\nrewritten_below: 2\n", "rubbish"} {
 		_, err := parseCompaction([]byte(bad))
 		require.ErrorIs(t, err, errBadCompaction, "%q", bad)
 	}
+	later := []byte("version: 1\nremoved_below: 1\nrewritten_below: 2\n")
+	_, err = parseCompaction(later)
+	require.ErrorIs(t, err, errLaterCompaction)
 	fs := disk.NewCrash(1)
 	cfg := config(fs)
 	require.NoError(t, fs.MkdirAll(cfg.Dir))
-	require.NoError(t, disk.WriteFileAtomic(fs, cfg.Dir+"/"+CompactionName, []byte("rubbish")))
+	require.NoError(t, disk.WriteFileAtomic(fs, cfg.Dir+"/"+CompactionName, later))
 	_, err = Open(cfg)
-	require.ErrorIs(t, err, errBadCompaction)
+	require.ErrorIs(t, err, errLaterCompaction)
+	var corrupt *segment.CorruptError
+	require.ErrorAs(t, err, &corrupt, "it is this log, not its disk")
+}
+
+// A damaged file says nothing: what may have been is taken to have been.
+func TestDamagedCompactionCheckpoint(t *testing.T) {
+	for _, text := range []string{"", "rubbish", "version: 0\nremoved_below8 350\nrewritten_below: 400\n"} {
+		fs := disk.NewCrash(1)
+		cfg, l, _ := segmented(t, fs)
+		segments := l.Segments()
+		require.NoError(t, rewriteKeeping(l, 0, segments[2].Next, 3, func(b recordbatch.Batch) bool { return b.BaseOffset()%2 == 0 }))
+		want := readAll(t, l, 0, 1<<20)
+		active := l.ActiveBase()
+		require.NoError(t, disk.WriteFileAtomic(fs, cfg.Dir+"/"+CompactionName, []byte(text)))
+		for range 2 {
+			cfg.FS, cfg.RecoveryPoint = fs.Clone(rand.New(rand.NewPCG(2, 2))), 0
+			again := openLog(t, cfg)
+			require.Equal(t, want, readAll(t, again, 0, 1<<20), "%q", text)
+			require.True(t, again.Compacted())
+			require.Equal(t, active, again.CompactedTombstonesBelow())
+			require.NoError(t, again.Close(false))
+			fs = cfg.FS.(*disk.Crash)
+		}
+		require.NoError(t, l.Close(false))
+	}
 }
 
 // TestTruncationOfARewrittenLog: what was rewritten and cut off is no longer
