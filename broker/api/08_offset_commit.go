@@ -50,7 +50,9 @@ func (h *Handler) offsetCommit(ctx context.Context, req *kmsg.OffsetCommitReques
 				asked = append(asked, a)
 			}
 		}
-		resp.Topics = append(resp.Topics, answer)
+		if len(t.Partitions) > 0 {
+			resp.Topics = append(resp.Topics, answer)
+		}
 	}
 	if len(asked) == 0 {
 		return resp

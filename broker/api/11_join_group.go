@@ -35,9 +35,7 @@ func (h *Handler) joinGroup(ctx context.Context, client group.Client, req *kmsg.
 	resp := kmsg.NewPtrJoinGroupResponse()
 	resp.MemberID, resp.Generation = res.MemberID, -1
 	if err != nil {
-		if resp.ErrorCode = h.groupCode(req.Key(), req.Group, err); res.MemberID == "" {
-			resp.MemberID = req.MemberID
-		}
+		resp.ErrorCode = h.groupCode(req.Key(), req.Group, err)
 		resp.Protocol = protocolName(req.Version, "")
 		return resp
 	}

@@ -16,7 +16,7 @@ import (
 func (h *Handler) syncGroup(ctx context.Context, req *kmsg.SyncGroupRequest) *kmsg.SyncGroupResponse {
 	resp := kmsg.NewPtrSyncGroupResponse()
 	resp.MemberAssignment = []byte{}
-	if req.Version >= 5 && (req.ProtocolType == nil || req.Protocol == nil) {
+	if req.Version >= 5 && (textOf(req.ProtocolType) == "" || textOf(req.Protocol) == "") {
 		resp.ErrorCode = codeInconsistentGroupProtocol
 		return resp
 	}

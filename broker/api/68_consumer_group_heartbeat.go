@@ -44,7 +44,11 @@ func (h *Handler) consumerGroupHeartbeat(ctx context.Context, client group.Clien
 		resp.ErrorCode = codeUnsupportedVersion
 		return resp
 	}
-	if req.InstanceID != nil && *req.InstanceID == "" {
+	switch {
+	case req.Version >= 1 && req.MemberID == "":
+		resp.ErrorCode, resp.ErrorMessage = codeInvalidRequest, kmsg.StringPtr("MemberId can't be empty.")
+		return resp
+	case req.InstanceID != nil && *req.InstanceID == "":
 		resp.ErrorCode, resp.ErrorMessage = codeInvalidRequest, kmsg.StringPtr("InstanceId can't be empty.")
 		return resp
 	}

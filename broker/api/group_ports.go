@@ -15,6 +15,7 @@ import (
 // has ErrInvalidGroupID, ErrNotCoordinator, ErrCoordinatorLoading,
 // ErrCoordinatorNotAvailable and ctx's error.
 type Groups interface {
+	// Join answers with a member id where it fails, too.
 	Join(ctx context.Context, groupID string, req group.JoinRequest) (group.JoinResponse, error)
 	Sync(ctx context.Context, groupID string, req group.SyncRequest) (group.SyncResponse, error)
 	Heartbeat(ctx context.Context, groupID string, req group.HeartbeatRequest) error
@@ -51,8 +52,8 @@ type GroupAdmin interface {
 // noGroups stands for a broker without groups.
 type noGroups struct{}
 
-func (noGroups) Join(context.Context, string, group.JoinRequest) (group.JoinResponse, error) {
-	return group.JoinResponse{}, group.ErrCoordinatorNotAvailable
+func (noGroups) Join(_ context.Context, _ string, req group.JoinRequest) (group.JoinResponse, error) {
+	return group.JoinResponse{MemberID: req.MemberID}, group.ErrCoordinatorNotAvailable
 }
 
 func (noGroups) Sync(context.Context, string, group.SyncRequest) (group.SyncResponse, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"strandline/broker/coordinator"
@@ -35,15 +36,16 @@ func checkGroupID(id string) error {
 
 // Join implements broker/api's Groups.
 func (g *Groups) Join(ctx context.Context, groupID string, req group.JoinRequest) (group.JoinResponse, error) {
+	refused := group.JoinResponse{MemberID: req.MemberID}
 	if err := checkGroupID(groupID); err != nil {
-		return group.JoinResponse{}, err
+		return refused, err
 	}
 	texts := []string{req.MemberID, req.InstanceID, req.NewMemberID, req.ProtocolType}
 	for _, p := range req.Protocols {
 		texts = append(texts, p.Name)
 	}
 	if err := checkTexts(texts...); err != nil {
-		return group.JoinResponse{}, err
+		return refused, err
 	}
 	r, err := g.ask(ctx, groupID, 0, func(s *shard, now time.Time, tx *coordinator.Tx, token group.Token) {
 		req.Token = token
@@ -52,7 +54,7 @@ func (g *Groups) Join(ctx context.Context, groupID string, req group.JoinRequest
 	if r.Join != nil {
 		return *r.Join, err
 	}
-	return group.JoinResponse{}, err
+	return refused, err
 }
 
 func (s *shard) join(now time.Time, tx *coordinator.Tx, id string, req group.JoinRequest) {
@@ -165,7 +167,7 @@ func (g *Groups) Leave(ctx context.Context, groupID string, req group.LeaveReque
 
 // ConsumerHeartbeat implements broker/api's Groups.
 func (g *Groups) ConsumerHeartbeat(ctx context.Context, groupID string, req group.ConsumerHeartbeatRequest) (group.ConsumerHeartbeatResponse, error) {
-	if groupID == "" {
+	if strings.TrimSpace(groupID) == "" {
 		//lint:ignore ST1005 Kafka's sentence
 		return group.ConsumerHeartbeatResponse{}, fmt.Errorf("%w: GroupId can't be empty.", group.ErrInvalidRequest)
 	}

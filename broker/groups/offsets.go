@@ -39,10 +39,23 @@ func (s *shard) commit(now time.Time, tx *coordinator.Tx, id string, req group.C
 	case e != nil:
 		s.applyOffsets(tx, e, e.classic.Commit(now, req))
 	case req.Generation >= 0:
-		s.reply(tx, group.Reply{Token: req.Token, Err: notFound(id)})
+		s.reply(tx, group.Reply{Token: req.Token, Err: s.noMember(id)})
 	default: // a group that only has offsets comes with its first one
 		s.applyOffsets(tx, nil, classic.New(s.g.classic, id, now).Commit(now, req))
 	}
+}
+
+// noMember says why somebody who thinks to be a member of a group of which find
+// found nothing is none: there is no such group, or it only has offsets.
+func (s *shard) noMember(id string) error {
+	has, err := hasOffsets(s.reader, id)
+	switch {
+	case err != nil:
+		return err
+	case has:
+		return group.ErrUnknownMember
+	}
+	return notFound(id)
 }
 
 // FetchOffsets implements broker/api's Groups. It reads the view, which has what

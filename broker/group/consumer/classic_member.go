@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,10 +26,10 @@ func (g *Group) Join(now time.Time, env Env, req group.JoinRequest) group.Effect
 		id = req.NewMemberID
 	}
 	resp, err := e.join(id, req)
-	if err != nil {
-		return e.reply(group.Reply{Token: req.Token, Err: err, Join: &group.JoinResponse{MemberID: id}})
+	if errors.Is(err, group.ErrMemberIDRequired) {
+		resp.MemberID = id
 	}
-	return e.reply(group.Reply{Token: req.Token, Join: &resp})
+	return e.reply(group.Reply{Token: req.Token, Err: err, Join: &resp})
 }
 
 func (e *event) join(id string, req group.JoinRequest) (group.JoinResponse, error) {
