@@ -295,9 +295,9 @@ func (g *groupReader) commit(ctx context.Context) (bool, error) {
 	case !movedOn(failed):
 		return false, fmt.Errorf("what was printed last is not committed: %w", groupError(g.group, failed, ""))
 	case g.allPrinted():
-		return false, fmt.Errorf("what was printed last is not committed, since group %s has gone on without this member: %w", g.group, failed)
+		return false, fmt.Errorf("what was printed last is not committed, since group %s has gone on without this member: %w", shown(g.group), failed)
 	}
-	fmt.Fprintf(os.Stderr, "strandline: group %s has gone on without this member, which was busy for too long; what it printed last may be printed again\n", g.group)
+	fmt.Fprintf(os.Stderr, "strandline: group %s has gone on without this member, which was busy for too long; what it printed last may be printed again\n", shown(g.group))
 	return false, nil
 }
 

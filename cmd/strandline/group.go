@@ -33,15 +33,7 @@ first. reset-offsets shows what it would do, and does it with --execute.
   strandline group delete-offsets billing --topic orders`
 
 func newGroup(c *clientFlags) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "group", Short: "List, describe, reset and delete consumer groups", Long: groupHelp, Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q for `strandline group`; `strandline group --help` lists them", args[0])
-			}
-			return cmd.Help()
-		},
-	}
+	cmd := parentOf(&cobra.Command{Use: "group", Short: "List, describe, reset and delete consumer groups", Long: groupHelp})
 	c.add(cmd)
 	cmd.AddCommand(newGroupList(c), newGroupDescribe(c), newGroupReset(c), newGroupDelete(c), newGroupDeleteOffsets(c))
 	return cmd
@@ -82,20 +74,20 @@ type kafkaError struct {
 func (e *kafkaError) Error() string { return e.kafka.Message + ": " + e.sentence }
 func (e *kafkaError) Unwrap() error { return e.kafka }
 
-// remedies say what to do about a Kafka error that a group was answered with;
-// each names the group once.
+// remedies say what to do about a Kafka error that a group was answered with:
+// {group} is its name, {members} a command that names who is in it.
 var remedies = map[*kerr.Error]string{
-	kerr.GroupIDNotFound:           "there is no group %s; `strandline group list` names those there are",
-	kerr.NonEmptyGroup:             "group %s has members; stop its consumers first, `strandline group describe --members` names them",
-	kerr.UnknownMemberID:           "group %s has members, and its offsets can be set from outside only while it has none; stop its consumers first, `strandline group describe --members` names them",
-	kerr.GroupSubscribedToTopic:    "members of group %s read this topic; stop them first, `strandline group describe --members` names them",
-	kerr.CoordinatorNotAvailable:   "the coordinator of group %s cannot be reached now; try again in a moment",
-	kerr.CoordinatorLoadInProgress: "the coordinator of group %s is still loading it; try again in a moment",
-	kerr.NotCoordinator:            "group %s is moving to another coordinator; try again in a moment",
-	kerr.RebalanceInProgress:       "group %s is rebalancing; try again in a moment",
-	kerr.InvalidGroupID:            "%q cannot be the name of a group",
-	kerr.InconsistentGroupProtocol: "the members of group %s share its partitions in another way than cooperative-sticky, which is the one of this command; stop them first, or read with another --group",
-	kerr.GroupMaxSizeReached:       "group %s has as many members as group.max.size allows",
+	kerr.GroupIDNotFound:           "there is no group {group}; `strandline group list` names those there are",
+	kerr.NonEmptyGroup:             "group {group} has members; stop its consumers first, {members} names them",
+	kerr.UnknownMemberID:           "group {group} has members, and its offsets can be set from outside only while it has none; stop its consumers first, {members} names them",
+	kerr.GroupSubscribedToTopic:    "members of group {group} read this topic; stop them first, {members} names them",
+	kerr.CoordinatorNotAvailable:   "the coordinator of group {group} cannot be reached now; try again in a moment",
+	kerr.CoordinatorLoadInProgress: "the coordinator of group {group} is still loading it; try again in a moment",
+	kerr.NotCoordinator:            "group {group} is moving to another coordinator; try again in a moment",
+	kerr.RebalanceInProgress:       "group {group} is rebalancing; try again in a moment",
+	kerr.InvalidGroupID:            "{group} cannot be the name of a group",
+	kerr.InconsistentGroupProtocol: "the members of group {group} share its partitions in another way than cooperative-sticky, which is the one of this command; stop them first, or read with another --group",
+	kerr.GroupMaxSizeReached:       "group {group} has as many members as group.max.size allows",
 }
 
 // groupError adds what to do to an error of a group. message is the broker's own
@@ -106,13 +98,18 @@ func groupError(group string, err error, message string) error {
 	case err == nil:
 		return nil
 	case !errors.As(err, &k):
-		return fmt.Errorf("group %s: %w", group, ofOneBroker(err))
+		return fmt.Errorf("group %s: %w", shown(group), ofOneBroker(err))
 	case remedies[k] != "":
-		return &kafkaError{kafka: k, sentence: fmt.Sprintf(remedies[k], group)}
+		return &kafkaError{kafka: k, sentence: strings.NewReplacer("{group}", shown(group), "{members}", describeMembers(group)).Replace(remedies[k])}
 	case message != "":
-		return &kafkaError{kafka: k, sentence: fmt.Sprintf("group %s: %s", group, message)}
+		return &kafkaError{kafka: k, sentence: fmt.Sprintf("group %s: %s", shown(group), message)}
 	}
-	return &kafkaError{kafka: k, sentence: fmt.Sprintf("group %s: %s", group, k.Description)}
+	return &kafkaError{kafka: k, sentence: fmt.Sprintf("group %s: %s", shown(group), k.Description)}
+}
+
+// describeMembers is the command that names the members of a group.
+func describeMembers(group string) string {
+	return "`strandline group describe " + shellWord(group) + " --members`"
 }
 
 // ofOneBroker takes what the first broker that failed said out of the errors of

@@ -57,7 +57,7 @@ func deleteGroups(ctx context.Context, c *clientFlags, names []string) error {
 		return errors.Join(printJSON(deleted), failed)
 	}
 	for _, d := range deleted {
-		if _, err := fmt.Println("deleted group " + d.Group); err != nil {
+		if _, err := fmt.Println("deleted group " + shown(d.Group)); err != nil {
 			return err
 		}
 	}

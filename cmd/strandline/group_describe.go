@@ -170,7 +170,7 @@ func missingGroups(ctx context.Context, adm *kadm.Client, names []string) (faile
 	for _, name := range names {
 		err := groupError(name, kerr.GroupIDNotFound, "")
 		if g, ok := listed[name]; ok && (g.GroupType == "share" || g.GroupType == "streams") {
-			err = &kafkaError{kafka: kerr.GroupIDNotFound, sentence: fmt.Sprintf("%s is a %s group, and this command is for consumer groups", name, g.GroupType), otherType: true}
+			err = &kafkaError{kafka: kerr.GroupIDNotFound, sentence: fmt.Sprintf("%s is a %s group, and this command is for consumer groups", shown(name), g.GroupType), otherType: true}
 		}
 		failed = errors.Join(failed, err)
 	}
@@ -308,11 +308,11 @@ func (f *groupDescribeFlags) printText(groups []describedGroup) error {
 			fmt.Println()
 		}
 		w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-		fmt.Fprintf(w, "group\t%s\ntype\t%s\nstate\t%s\n", g.Group, g.Type, g.State)
+		fmt.Fprintf(w, "group\t%s\ntype\t%s\nstate\t%s\n", shown(g.Group), g.Type, g.State)
 		if g.Epoch != nil {
 			fmt.Fprintf(w, "epoch\t%d, assignment %d\n", *g.Epoch, *g.AssignmentEpoch)
 		}
-		fmt.Fprintf(w, "assignor\t%s\ncoordinator\t%d (%s:%d)\nmembers\t%d\n", orDash(g.Assignor), g.Coordinator.ID, g.Coordinator.Host, g.Coordinator.Port, len(g.Members))
+		fmt.Fprintf(w, "assignor\t%s\ncoordinator\t%d (%s:%d)\nmembers\t%d\n", orDash(shown(g.Assignor)), g.Coordinator.ID, g.Coordinator.Host, g.Coordinator.Port, len(g.Members))
 		if f.offsets || !f.members {
 			g.printOffsets(w)
 		}
@@ -334,7 +334,7 @@ func (d *describedGroup) printOffsets(w *tabwriter.Writer) {
 	}
 	fmt.Fprintln(w, "\ntopic\tpartition\tcommitted\tlog end\tlag\tmember\tclient\thost")
 	for _, o := range d.Offsets {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", o.Topic, o.Partition, o.Committed, o.LogEnd, o.Lag, textOf(o.MemberID), textOf(o.ClientID), textOf(o.Host))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", shown(o.Topic), o.Partition, o.Committed, o.LogEnd, o.Lag, textOf(o.MemberID), textOf(o.ClientID), textOf(o.Host))
 		if o.Error != "" {
 			fmt.Fprintf(w, "\t\t%s\n", o.Error)
 		}
@@ -352,7 +352,7 @@ func (d *describedGroup) printMembers(w *tabwriter.Writer) {
 		if m.Epoch != nil {
 			epoch, target = strconv.Itoa(int(*m.Epoch)), assignmentText(m.TargetAssignment)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.MemberID, textOf(m.InstanceID), m.ClientID, m.Host, epoch, assignmentText(m.Assignment), target)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", shown(m.MemberID), textOf(m.InstanceID), orDash(shown(m.ClientID)), m.Host, epoch, assignmentText(m.Assignment), target)
 	}
 }
 
@@ -360,7 +360,7 @@ func textOf(s *string) string {
 	if s == nil {
 		return "-"
 	}
-	return orDash(*s)
+	return orDash(shown(*s))
 }
 
 // assignmentText is an assignment as Apache Kafka's tools write it: a:0,1;b:2.
@@ -371,7 +371,7 @@ func assignmentText(all []topicAssignment) string {
 		for _, p := range t.Partitions {
 			partitions = append(partitions, strconv.Itoa(int(p)))
 		}
-		topics = append(topics, t.Topic+":"+strings.Join(partitions, ","))
+		topics = append(topics, shown(t.Topic)+":"+strings.Join(partitions, ","))
 	}
 	return orDash(strings.Join(topics, ";"))
 }

@@ -71,7 +71,7 @@ func (f *groupListFlags) run(ctx context.Context) error {
 		w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 		fmt.Fprintln(w, "group\ttype\tprotocol\tstate\tcoordinator")
 		for _, g := range groups {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n", g.Group, orDash(g.Type), orDash(g.ProtocolType), orDash(g.State), g.Coordinator)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n", shown(g.Group), orDash(g.Type), orDash(shown(g.ProtocolType)), orDash(g.State), g.Coordinator)
 		}
 		return w.Flush()
 	})

@@ -365,7 +365,7 @@ func (f *groupResetFlags) run(ctx context.Context, group string, shift bool) err
 				}
 			})
 			if len(set) == 0 {
-				return fmt.Errorf("group %s has committed nothing that could be reset; --topic names topics", group)
+				return fmt.Errorf("group %s has committed nothing that could be reset; --topic names topics", shown(group))
 			}
 		}
 		if resets, err = rule.plan(ctx, adm, group, set, committed); err != nil || !f.execute {
@@ -395,8 +395,8 @@ func resettable(ctx context.Context, adm *kadm.Client, group string) (isNew bool
 	}
 	if g := described[0]; g.State != "Empty" {
 		return false, &kafkaError{kafka: kerr.NonEmptyGroup, sentence: fmt.Sprintf(
-			"group %s is %s with %s, and its offsets can be reset only while it has none; stop its consumers first, `strandline group describe %s --members` names them",
-			group, g.State, counted(int64(len(g.Members)), "member"), group)}
+			"group %s is %s with %s, and its offsets can be reset only while it has none; stop its consumers first, %s names them",
+			shown(group), g.State, counted(int64(len(g.Members)), "member"), describeMembers(group))}
 	}
 	return false, nil
 }
@@ -498,11 +498,11 @@ func (f *groupResetFlags) print(group string, isNew bool, resets []resetOffset) 
 	}
 	switch {
 	case f.execute:
-		fmt.Printf("group %s is reset:\n\n", group)
+		fmt.Printf("group %s is reset:\n\n", shown(group))
 	case isNew:
-		fmt.Printf("there is no group %s yet; it is made, and its offsets set, once --execute is given:\n\n", group)
+		fmt.Printf("there is no group %s yet; it is made, and its offsets set, once --execute is given:\n\n", shown(group))
 	default:
-		fmt.Printf("group %s; nothing is changed until --execute is given:\n\n", group)
+		fmt.Printf("group %s; nothing is changed until --execute is given:\n\n", shown(group))
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "topic\tpartition\told offset\tnew offset")

@@ -80,22 +80,19 @@ func untilSignal() context.Context {
 }
 
 func newRoot() *cobra.Command {
-	root := &cobra.Command{
+	root := parentOf(&cobra.Command{
 		Use:           "strandline",
 		Short:         "A Kafka-protocol log service with a tier on object storage",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q; `strandline --help` lists them", args[0])
-			}
-			return cmd.Help()
-		},
-		Args: cobra.ArbitraryArgs,
-	}
+	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w; `%s --help` lists the flags", sentence(err), cmd.CommandPath())
+		hint := ""
+		if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
+			hint = unknownFlag(cmd, unknown.GetSpecifiedName())
+		}
+		return usagef("%w%s; `%s --help` lists the flags", sentence(err), hint, cmd.CommandPath())
 	})
 	c := &clientFlags{}
 	root.AddCommand(newServer(), newVersion(), newTopic(c), newProduce(c), newConsume(c), newGroup(c), newTier(c), newSegment(), newDocs())
@@ -134,7 +131,7 @@ func sentence(err error) error {
 func exactArgs(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usagef("want %s, as in `%s`; got %d arguments", what, cmd.UseLine(), len(args))
+			return usagef("want %s, as in `%s`; got %s", what, cmd.UseLine(), counted(int64(len(args)), "argument"))
 		}
 		return nil
 	}

@@ -123,7 +123,7 @@ func (p *produceFlags) run(ctx context.Context, topic string, in io.Reader) erro
 		})
 	})
 	flushed := cl.Flush(ctx)
-	fmt.Fprintf(os.Stderr, "produced %d records\n", done.Load())
+	fmt.Fprintln(os.Stderr, "produced", counted(done.Load(), "record"))
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, kerr.MessageTooLarge):

@@ -15,15 +15,7 @@ import (
 )
 
 func newSegment() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "segment", Short: "Look into files of a log directory", Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q for `strandline segment`; `strandline segment --help` lists them", args[0])
-			}
-			return cmd.Help()
-		},
-	}
+	cmd := parentOf(&cobra.Command{Use: "segment", Short: "Look into files of a log directory"})
 	var deep bool
 	var output string
 	dump := &cobra.Command{

@@ -14,15 +14,7 @@ import (
 )
 
 func newTier(c *clientFlags) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "tier", Short: "Look at the object-storage tier", Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q for `strandline tier`; `strandline tier --help` lists them", args[0])
-			}
-			return cmd.Help()
-		},
-	}
+	cmd := parentOf(&cobra.Command{Use: "tier", Short: "Look at the object-storage tier"})
 	c.add(cmd)
 	cmd.AddCommand(
 		&cobra.Command{
@@ -38,7 +30,7 @@ func newTier(c *clientFlags) *cobra.Command {
 
 func atMostOneTopic(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return usagef("want one topic name or none, as in `%s`; got %d arguments", cmd.UseLine(), len(args))
+		return usagef("want one topic name or none, as in `%s`; got %s", cmd.UseLine(), counted(int64(len(args)), "argument"))
 	}
 	return nil
 }

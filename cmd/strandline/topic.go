@@ -32,15 +32,7 @@ type topicFlags struct {
 
 func newTopic(c *clientFlags) *cobra.Command {
 	f := &topicFlags{clientFlags: c}
-	cmd := &cobra.Command{
-		Use: "topic", Short: "Create, list, describe, alter and delete topics", Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q for `strandline topic`; `strandline topic --help` lists them", args[0])
-			}
-			return cmd.Help()
-		},
-	}
+	cmd := parentOf(&cobra.Command{Use: "topic", Short: "Create, list, describe, alter and delete topics"})
 	c.add(cmd)
 	create := &cobra.Command{
 		Use: "create NAME", Short: "Create a topic", Args: exactArgs(1, "one topic name"),
