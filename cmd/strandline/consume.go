@@ -21,7 +21,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-const consumeHelp = `Print the values of a topic's records, a line each; -o json prints whole records.
+const consumeHelp = `Print the values of a topic's records, a line each. With --key-separator a line has
+the key, too, and with --null-marker a null key or value, as that of a tombstone,
+is this text; -o json prints whole records.
 
 With --group, the partitions are shared with the other members of a consumer
 group (the classic protocol, cooperative-sticky). Reading goes on after what the
@@ -35,8 +37,11 @@ type consumeFlags struct {
 	partition int32
 	offset    string
 	count     int64
-	exitAtEnd bool
-	group     string
+
+	keySeparator string
+	nullMarker   string
+	exitAtEnd    bool
+	group        string
 }
 
 func newConsume(c *clientFlags) *cobra.Command {
@@ -55,6 +60,8 @@ func newConsume(c *clientFlags) *cobra.Command {
 	fl.Int32Var(&f.partition, "partition", -1, "read this partition only (default: all)")
 	fl.StringVar(&f.offset, "offset", "earliest", "earliest, latest, an offset, or @unix-ms")
 	fl.Int64Var(&f.count, "count", 0, "stop after this many records (0: no limit)")
+	fl.StringVar(&f.keySeparator, "key-separator", "", "print the key and this text before the value")
+	fl.StringVar(&f.nullMarker, "null-marker", "", "print this text for a null key or value")
 	fl.BoolVar(&f.exitAtEnd, "exit-at-end", false, "stop at the end that each partition had at the start; fail where no record of it comes for --timeout")
 	fl.StringVar(&f.group, "group", "", "read as a member of this consumer group: from what it has committed, else from --offset, and commit what is printed")
 	return cmd
@@ -128,7 +135,7 @@ func (f *consumeFlags) poll(ctx context.Context, cl *kgo.Client, out *bufio.Writ
 			if r.Attrs.IsControl() || f.exitAtEnd && (!isOpen || r.Offset >= end) {
 				continue
 			}
-			if err := printRecord(out, r, f.json()); err != nil {
+			if err := f.printRecord(out, r); err != nil {
 				return err
 			}
 			if n++; f.count > 0 && n >= f.count {
@@ -281,9 +288,13 @@ func text(b []byte) (s *string, isBase64 bool) {
 	return &v, isBase64
 }
 
-func printRecord(out *bufio.Writer, r *kgo.Record, asJSON bool) error {
-	if !asJSON {
-		_, _ = out.Write(r.Value)
+func (f *consumeFlags) printRecord(out *bufio.Writer, r *kgo.Record) error {
+	if !f.json() {
+		if f.keySeparator != "" {
+			f.printText(out, r.Key)
+			_, _ = out.WriteString(f.keySeparator)
+		}
+		f.printText(out, r.Value)
 		return out.WriteByte('\n')
 	}
 	j := jsonRecord{Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp.UnixMilli(), Headers: []jsonHeader{}}
@@ -294,4 +305,14 @@ func printRecord(out *bufio.Writer, r *kgo.Record, asJSON bool) error {
 		j.Headers = append(j.Headers, jsonHeader{Key: h.Key, Value: v, ValueBase64: isBase64})
 	}
 	return json.NewEncoder(out).Encode(j)
+}
+
+// printText prints a key or value, or what stands for null. The writer keeps its
+// first error.
+func (f *consumeFlags) printText(out *bufio.Writer, b []byte) {
+	if b == nil {
+		_, _ = out.WriteString(f.nullMarker)
+		return
+	}
+	_, _ = out.Write(b)
 }

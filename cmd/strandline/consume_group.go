@@ -252,7 +252,7 @@ func (g *groupReader) print(fetches kgo.Fetches) error {
 			continue
 		}
 		if !r.Attrs.IsControl() {
-			if err := printRecord(g.out, r, g.json()); err != nil {
+			if err := g.printRecord(g.out, r); err != nil {
 				return fmt.Errorf("writing standard output: %w", err)
 			}
 			g.printed++

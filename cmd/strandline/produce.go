@@ -24,10 +24,19 @@ const maxLineBytes = 64 << 20
 // brokerBatchBytes is max.message.bytes where nobody sets it.
 const brokerBatchBytes = 1_048_588
 
+const produceHelp = `Write each line of standard input as a record.
+
+A compacted topic takes only records with a key, and deletes a key once it gets
+a record of it whose value is null, a tombstone:
+
+  echo 'user-7=on'   | strandline produce settings --key-separator =
+  echo 'user-7=NULL' | strandline produce settings --key-separator = --null-marker NULL`
+
 type produceFlags struct {
 	*clientFlags
 	partition    int32
 	keySeparator string
+	nullMarker   string
 	acks         string
 	compression  string
 }
@@ -37,6 +46,7 @@ func newProduce(c *clientFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "produce TOPIC",
 		Short: "Write each line of standard input as a record",
+		Long:  produceHelp,
 		Args:  exactArgs(1, "one topic name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.run(cmd.Context(), args[0], os.Stdin)
@@ -46,6 +56,7 @@ func newProduce(c *clientFlags) *cobra.Command {
 	f := cmd.Flags()
 	f.Int32Var(&p.partition, "partition", -1, "write to this partition (default: spread by key)")
 	f.StringVar(&p.keySeparator, "key-separator", "", "split each line into key and value at its first occurrence")
+	f.StringVar(&p.nullMarker, "null-marker", "", "a key or value that is this text is null; not given: none is")
 	f.StringVar(&p.acks, "acks", "all", "all, 1 or 0")
 	f.StringVar(&p.compression, "compression", "none", "none, gzip, snappy, lz4 or zstd")
 	return cmd
@@ -113,7 +124,9 @@ func (p *produceFlags) run(ctx context.Context, topic string, in io.Reader) erro
 	}
 	defer cl.Close()
 	var done atomic.Int64
+	keyless := false
 	read := p.lines(ctx, topic, in, func(r *kgo.Record) {
+		keyless = keyless || r.Key == nil
 		cl.Produce(ctx, r, func(_ *kgo.Record, err error) {
 			if err != nil {
 				cancel(err)
@@ -130,6 +143,10 @@ func (p *produceFlags) run(ctx context.Context, topic string, in io.Reader) erro
 		return fmt.Errorf("%w: a line is larger than the topic takes; `strandline topic alter %s --config max.message.bytes=N` raises that", kerr.MessageTooLarge, topic)
 	case errors.Is(cause, kerr.RecordListTooLarge):
 		return fmt.Errorf("%w: a line is larger than a segment of the topic; `strandline topic alter %s --config segment.bytes=N` raises that", kerr.RecordListTooLarge, topic)
+	case errors.Is(cause, kerr.InvalidRecord) && keyless:
+		return fmt.Errorf("%w: a compacted topic takes no record without a key; --key-separator splits each line into key and value", kerr.InvalidRecord)
+	case errors.Is(cause, kgo.ErrRecordTimeout):
+		return fmt.Errorf("%w: %s took no more records within %s; the broker's log says why, as where its disk is full, and --timeout waits longer", kerr.RequestTimedOut, topic, p.timeout)
 	case cause != nil && errors.As(cause, new(*kerr.Error)):
 		return cause
 	case cause != nil:
@@ -180,12 +197,21 @@ func (p *produceFlags) lines(ctx context.Context, topic string, in io.Reader, se
 		r := &kgo.Record{Topic: topic, Value: line, Partition: p.partition}
 		if p.keySeparator != "" {
 			if key, value, ok := bytes.Cut(line, []byte(p.keySeparator)); ok {
-				r.Key, r.Value = key, value
+				r.Key, r.Value = p.unlessNull(key), value
 			}
 		}
+		r.Value = p.unlessNull(r.Value)
 		send(r)
 	}
 	return nil
+}
+
+// unlessNull is nil for --null-marker, else the text of a key or value.
+func (p *produceFlags) unlessNull(text []byte) []byte {
+	if p.nullMarker != "" && string(text) == p.nullMarker {
+		return nil
+	}
+	return text
 }
 
 // readLine returns a line of its own without its end, or io.EOF.

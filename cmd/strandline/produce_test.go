@@ -31,3 +31,18 @@ func TestLineThatIsTooLong(t *testing.T) {
 	_, err := readLine(in)
 	require.ErrorIs(t, err, bufio.ErrTooLong)
 }
+
+func TestNullKeysAndValues(t *testing.T) {
+	type pair struct{ key, value []byte }
+	records := func(p produceFlags, in string) (got []pair) {
+		require.NoError(t, p.lines(context.Background(), "t", strings.NewReader(in), func(r *kgo.Record) { got = append(got, pair{r.Key, r.Value}) }))
+		return got
+	}
+	in := "k=v\nk=\nk=-\n-=v\n-\n"
+	require.Equal(t, []pair{
+		{[]byte("k"), []byte("v")}, {[]byte("k"), []byte{}}, {[]byte("k"), nil}, {nil, []byte("v")}, {nil, nil},
+	}, records(produceFlags{keySeparator: "=", nullMarker: "-"}, in))
+	require.Equal(t, []pair{
+		{[]byte("k"), []byte("v")}, {[]byte("k"), []byte{}}, {[]byte("k"), []byte("-")}, {[]byte("-"), []byte("v")}, {nil, []byte("-")},
+	}, records(produceFlags{keySeparator: "="}, in))
+}

@@ -98,7 +98,7 @@ func unknownCommand(parent *cobra.Command, name string) error {
 	}
 	hint := ""
 	if near := closest(name, names); near != "" {
-		hint = "; did you mean `" + parent.CommandPath() + " " + near + "`?"
+		hint = " (did you mean `" + parent.CommandPath() + " " + near + "`?)"
 	}
 	return usagef("unknown command %q for `%s`%s; `%s --help` lists them", name, parent.CommandPath(), hint, parent.CommandPath())
 }
@@ -113,7 +113,7 @@ func unknownFlag(cmd *cobra.Command, name string) string {
 		}
 	})
 	if near := closest(name, names); near != "" {
-		return "; did you mean --" + near + "?"
+		return " (did you mean --" + near + "?)"
 	}
 	return ""
 }

@@ -58,6 +58,6 @@ func TestMistypedWords(t *testing.T) {
 	cmd.Flags().Bool("execute", false, "")
 	cmd.Flags().Bool("secret", false, "")
 	require.NoError(t, cmd.Flags().MarkHidden("secret"))
-	require.Equal(t, "; did you mean --execute?", unknownFlag(cmd, "exceute"))
+	require.Equal(t, " (did you mean --execute?)", unknownFlag(cmd, "exceute"))
 	require.Empty(t, unknownFlag(cmd, "secre"))
 }

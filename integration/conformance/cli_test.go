@@ -112,6 +112,19 @@ func TestCommandLine(t *testing.T) {
 		require.Empty(t, s.does("", "consume", "b", "--offset", "latest", "--exit-at-end"))
 		require.Empty(t, s.does("", "consume", "b", "--offset", "@99999999999999", "--exit-at-end"))
 	})
+	t.Run("compacted topics", func(t *testing.T) {
+		s := shell{server, t}
+		s.does("", "topic", "create", "settings", "--config", "cleanup.policy=compact")
+		s.fails(1, "plain\n", []string{"produce", "settings"}, "INVALID_RECORD", "compacted", "--key-separator")
+		_, errOut, code := s.CLI("a=1\nb=\na=NULL\n", "produce", "settings", "--key-separator", "=", "--null-marker", "NULL")
+		require.Zero(t, code, errOut)
+		out := lines(s.does("", "consume", "settings", "--exit-at-end", "-o", "json"))
+		require.Len(t, out, 3)
+		require.Equal(t, "", keysOf(t, out[1])["value"], "empty, not null")
+		require.Nil(t, keysOf(t, out[2])["value"], "a tombstone")
+		require.Equal(t, "a=1\nb=\na=(none)\n", s.does("", "consume", "settings", "--exit-at-end", "--key-separator", "=", "--null-marker", "(none)"))
+		require.Equal(t, "1\n\n\n", s.does("", "consume", "settings", "--exit-at-end"))
+	})
 	t.Run("large records", func(t *testing.T) {
 		s := shell{server, t}
 		big := strings.Repeat("x", 3<<20)
@@ -227,7 +240,7 @@ func mistakes(s shell) {
 	} {
 		s.fails(m.code, m.stdin, m.args, m.words...)
 	}
-	require.Equal(s.t, "a\nnarrow\nwide\n", s.does("", "topic", "list"), "a refused command has done nothing")
+	require.Equal(s.t, "a\nnarrow\nsettings\nwide\n", s.does("", "topic", "list"), "a refused command has done nothing")
 }
 
 // otherCluster is an admin listener that answers for a topic of the same name in
