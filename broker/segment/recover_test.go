@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"testing"
 	"time"
@@ -287,10 +288,20 @@ func TestBatchesOfEverySize(t *testing.T) {
 	}
 }
 
-// TestOffsetsMustRise: batches that overlap, go back or are empty end a walk.
+// TestOffsetsMustRise: batches that overlap, go back, are empty or further on than
+// one segment reaches end a walk.
 func TestOffsetsMustRise(t *testing.T) {
+	last := append(bytes.Clone(batchAtOffset(5, 2, 1)), batchAtOffset(5+math.MaxInt32, 1, 1)...)
+	w := headerWalk{src: bytes.NewReader(last), name: "x.log", limit: int64(len(last)), from: 5}
+	require.True(t, w.next())
+	require.True(t, w.next(), "the last offset that a segment may have")
+	w.close()
+	for _, err := range Batches(bytes.NewReader(last), int64(len(last)), 0, 5, "x.log") {
+		require.NoError(t, err)
+	}
 	for name, second := range map[string]recordbatch.Batch{
 		"back": batchAtOffset(4, 1, 1), "overlapping": batchAtOffset(6, 5, 1),
+		"too far": batchAtOffset(5+math.MaxInt32+1, 1, 1), "no number": batchAtOffset(7|0x55<<56, 1, 1), "the last of all": batchAtOffset(math.MaxInt64, 1, 1),
 	} {
 		first := batchAtOffset(5, 2, 1)
 		log := append(bytes.Clone(first), second...)

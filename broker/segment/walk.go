@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"sync"
 
 	"strandline/broker/recordbatch"
@@ -34,14 +35,19 @@ const (
 
 var headerChunks = sync.Pool{New: func() any { return new([headerChunkBytes]byte) }}
 
+// spanMax is how many offsets a segment has at most: relative ones have 31 bits.
+const spanMax = math.MaxInt32 + 1
+
 // headerWalk steps from batch to batch reading headers only. It checks that
-// offsets rise and that batches end within the file (their first limit bytes).
+// offsets rise, as far as they may in one segment, and that batches end within the
+// file (their first limit bytes).
 type headerWalk struct {
 	src   io.ReaderAt
 	name  string
 	pos   int64 // of the next batch
 	limit int64
 	from  cluster.Offset // lowest base offset that the next batch may have
+	past  cluster.Offset // one past the highest offset; 0: spanMax from the first from
 
 	chunk      *[headerChunkBytes]byte
 	chunkStart int64
@@ -78,11 +84,23 @@ func (w *headerWalk) next() bool {
 	if h.End() > w.limit {
 		return w.corrupt(fmt.Errorf("%w: %d bytes of %d", ErrTornTail, w.limit-w.pos, h.Bytes))
 	}
-	if h.Base < w.from || h.Next <= h.Base {
-		return w.corrupt(fmt.Errorf("offsets %d to %d, want from %d: %w", h.Base, h.Next-1, w.from, ErrUnordered))
+	if w.past == 0 {
+		w.past = w.from + spanMax
+	}
+	if err := inOrder(h.Base, h.Next, w.from, w.past); err != nil {
+		return w.corrupt(err)
 	}
 	w.h, w.pos, w.from = h, h.End(), h.Next
 	return true
+}
+
+// inOrder says what is wrong with the offsets of a batch that may have those in
+// [from, past). No checksum covers the base offset.
+func inOrder(base, next, from, past cluster.Offset) error {
+	if base < from || next <= base || next > past {
+		return fmt.Errorf("offsets %d to %d, want from %d, below %d: %w", base, next-1, from, past, ErrUnordered)
+	}
+	return nil
 }
 
 // txnProducer is the producer of a transaction's batch.
@@ -134,20 +152,21 @@ type Located struct {
 
 // Batches yields the batches in the first size bytes of a .log file from a
 // position on, each verified (checksum included) and in rising order of offsets
-// from base. A batch is valid until the next step. It yields one error, last: a
+// from base, as far as one segment has them. A batch is valid until the next step. It yields one error, last: a
 // *CorruptError that names the file and the position of the bad batch, or that
 // of a read.
 func Batches(src io.ReaderAt, size int64, from int64, base cluster.Offset, name string) iter.Seq2[Located, error] {
 	return func(yield func(Located, error) bool) {
 		buf := make([]byte, 0, min(batchChunkBytes, max(size-from, 0)))
 		bufStart := from
+		past := base + spanMax
 		for pos := from; pos < size; {
 			b, err := batchAt(src, size, pos, &buf, &bufStart)
 			if err == nil {
 				err = b.Verify()
 			}
-			if err == nil && (b.BaseOffset() < base || b.NextOffset() <= b.BaseOffset()) {
-				err = fmt.Errorf("offsets %d to %d, want from %d: %w", b.BaseOffset(), b.LastOffset(), base, ErrUnordered)
+			if err == nil {
+				err = inOrder(b.BaseOffset(), b.NextOffset(), base, past)
 			}
 			if err != nil {
 				if !errors.As(err, new(readError)) {
