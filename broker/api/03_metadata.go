@@ -1,7 +1,9 @@
 package api
 
 import (
+	"maps"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -205,8 +207,29 @@ func offlineDir(b *image.Broker, dir cluster.DirectoryID) bool {
 
 // creations are the topics being created because clients asked for them.
 type creations struct {
-	mu    sync.Mutex
-	names map[string]struct{}
+	mu      sync.Mutex
+	names   map[string]struct{}
+	refused map[string]time.Time // when it was last said that a topic is not created
+}
+
+// refusalEvery is how often it is said of a topic that it cannot be created:
+// clients ask again, five times a second and for as long as they run.
+const refusalEvery = time.Minute
+
+// tellRefusal reports whether it is time to say that a topic is not created. Of
+// very many topics it is not said of all.
+func (c *creations) tellRefusal(name string, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, ok := c.refused[name]; ok && now.Sub(at) < refusalEvery {
+		return false
+	}
+	maps.DeleteFunc(c.refused, func(_ string, at time.Time) bool { return now.Sub(at) >= refusalEvery })
+	if len(c.refused) >= AutoCreateMax {
+		return false
+	}
+	c.refused[name] = now
+	return true
 }
 
 // autoCreate starts to create a topic with the defaults.
@@ -257,8 +280,8 @@ func (h *Handler) createNow(topic request.NewTopic) {
 	switch code := codeOf(err); {
 	case code == codeNone:
 		h.cfg.Logger.Info("topic created because a client asked for it", "topic", name)
-	case code != codeTopicAlreadyExists && h.ctx.Err() == nil:
-		h.cfg.Logger.Warn("topic not created although a client asked for it", "topic", name, "error", err)
+	case code != codeTopicAlreadyExists && h.ctx.Err() == nil && h.create.tellRefusal(name, time.Now()):
+		h.cfg.Logger.Warn("topic not created although a client asked for it; this is said once a minute", "topic", name, "error", err)
 	}
 }
 

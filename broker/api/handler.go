@@ -89,7 +89,7 @@ func New(cfg Config) *Handler {
 		Slots: int(cfg.Broker.FetchSessionSlots), LimitHit: func() { cfg.LimitHit(LimitFetchSessions) },
 	})}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.create.names = map[string]struct{}{}
+	h.create.names, h.create.refused = map[string]struct{}{}, map[string]time.Time{}
 	h.downgrades = newDowngrades()
 	return h
 }

@@ -1,8 +1,10 @@
 package coordinator
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +28,10 @@ const (
 // tickMin is the shortest time between two ticks: a machine whose deadline does
 // not move must not take a processor for itself.
 const tickMin = time.Millisecond
+
+// slowLoad is from when on a coordinator's loading is worth a line: a broker leads
+// some fifty partitions, most of them empty.
+const slowLoad = time.Second
 
 // keptBytesMax bounds the buffers that a shard keeps.
 const keptBytesMax = 256 << 10
@@ -207,8 +213,13 @@ func (s *shard) load() error {
 	}
 	s.machine, s.db, s.view.buf = machine, s.view.db, nil
 	s.phase.Store(servingPhase)
-	s.r.cfg.Logger.Info("coordinator loaded", "topic", s.r.cfg.Topic, "partition", s.rep.tp.Partition,
-		"leader_epoch", s.epoch, "view_from", from, "log_end_offset", end, "took", s.r.cfg.Now().Sub(began))
+	took := s.r.cfg.Now().Sub(began)
+	level := slog.LevelDebug
+	if took >= slowLoad {
+		level = slog.LevelInfo
+	}
+	s.r.cfg.Logger.Log(context.Background(), level, "coordinator loaded", "topic", s.r.cfg.Topic, "partition", s.rep.tp.Partition,
+		"leader_epoch", s.epoch, "view_from", from, "log_end_offset", end, "took", took)
 	return nil
 }
 
@@ -448,6 +459,10 @@ func (s *shard) unload(err error) {
 		}
 	}
 	s.machine.Unload(err)
-	s.r.cfg.Logger.Info("coordinator unloaded", "topic", s.r.cfg.Topic, "partition", s.rep.tp.Partition,
+	level := slog.LevelInfo
+	if errors.Is(err, ErrClosed) { // of every one, as the broker stops
+		level = slog.LevelDebug
+	}
+	s.r.cfg.Logger.Log(context.Background(), level, "coordinator unloaded", "topic", s.r.cfg.Topic, "partition", s.rep.tp.Partition,
 		"leader_epoch", s.epoch, "reason", err)
 }

@@ -109,11 +109,20 @@ func newLogger(b config.Broker, out io.Writer) *slog.Logger {
 	if err := level.UnmarshalText([]byte(b.LogLevel)); err != nil {
 		level = slog.LevelInfo
 	}
-	opts := &slog.HandlerOptions{Level: level}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: errorText}
 	if b.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(out, opts))
 	}
 	return slog.New(slog.NewTextHandler(out, opts))
+}
+
+// errorText makes an error its text: the handler of text would print the stack
+// traces that some libraries' errors carry.
+func errorText(_ []string, a slog.Attr) slog.Attr {
+	if err, ok := a.Value.Any().(error); ok && a.Value.Kind() == slog.KindAny && err != nil {
+		a.Value = slog.StringValue(err.Error())
+	}
+	return a
 }
 
 // oldNames are the keys that speak for another one where it is not set.
