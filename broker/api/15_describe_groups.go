@@ -16,13 +16,15 @@ import (
 // what the client may do, which is everything.
 func (h *Handler) describeGroups(ctx context.Context, req *kmsg.DescribeGroupsRequest) *kmsg.DescribeGroupsResponse {
 	resp := kmsg.NewPtrDescribeGroupsResponse()
-	for _, id := range req.Groups {
-		g := kmsg.NewDescribeGroupsResponseGroup()
+	resp.Groups = make([]kmsg.DescribeGroupsResponseGroup, len(req.Groups))
+	eachGroup(len(req.Groups), func(i int) {
+		g, id := &resp.Groups[i], req.Groups[i]
+		g.Default()
 		g.Group = id
 		d, err := h.cfg.GroupAdmin.Describe(ctx, id)
 		switch {
 		case err == nil:
-			describeGroup(&g, d)
+			describeGroup(g, d)
 			if req.IncludeAuthorizedOperations {
 				g.AuthorizedOperations = groupOperations
 			}
@@ -35,8 +37,7 @@ func (h *Handler) describeGroups(ctx context.Context, req *kmsg.DescribeGroupsRe
 		default:
 			g.ErrorCode = h.groupCode(req.Key(), id, err)
 		}
-		resp.Groups = append(resp.Groups, g)
-	}
+	})
 	return resp
 }
 

@@ -15,13 +15,15 @@ import (
 // Versions: 1 tells which protocol each member speaks.
 func (h *Handler) consumerGroupDescribe(ctx context.Context, req *kmsg.ConsumerGroupDescribeRequest) *kmsg.ConsumerGroupDescribeResponse {
 	resp := kmsg.NewPtrConsumerGroupDescribeResponse()
-	for _, id := range req.Groups {
-		g := kmsg.NewConsumerGroupDescribeResponseGroup()
+	resp.Groups = make([]kmsg.ConsumerGroupDescribeResponseGroup, len(req.Groups))
+	served := h.consumerProtocol()
+	eachGroup(len(req.Groups), func(i int) {
+		g, id := &resp.Groups[i], req.Groups[i]
+		g.Default()
 		g.Group = id
-		if !h.consumerProtocol() {
+		if !served {
 			g.ErrorCode = codeUnsupportedVersion
-			resp.Groups = append(resp.Groups, g)
-			continue
+			return
 		}
 		d, err := h.cfg.GroupAdmin.DescribeConsumer(ctx, id)
 		if err != nil {
@@ -30,13 +32,12 @@ func (h *Handler) consumerGroupDescribe(ctx context.Context, req *kmsg.ConsumerG
 				g.ErrorMessage = groupText(fmt.Errorf("%w: Group %s not found.", group.ErrGroupIDNotFound, id))
 			}
 		} else {
-			describeConsumers(&g, d)
+			describeConsumers(g, d)
 			if req.IncludeAuthorizedOperations {
 				g.AuthorizedOperations = groupOperations
 			}
 		}
-		resp.Groups = append(resp.Groups, g)
-	}
+	})
 	return resp
 }
 

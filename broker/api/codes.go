@@ -221,10 +221,13 @@ func (h *Handler) groupCode(key int16, groupID string, err error) int16 {
 	}
 	code := codeOf(err)
 	if code == codeUnknownServerError {
-		h.cfg.Logger.Error("a request about a group failed", "key", key, "group", groupID, "error", err)
+		h.cfg.Logger.Error("a request about a group failed", "key", key, "group", groupID[:min(len(groupID), groupShown)], "error", err)
 	}
 	return code
 }
+
+// groupShown is how much of a group's id the log repeats, in bytes.
+const groupShown = 200
 
 // groupText is the sentence that goes with an error of a group: what the error
 // says more than its kind, or the kind.

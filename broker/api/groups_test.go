@@ -7,6 +7,8 @@ import (
 	"net"
 	"reflect"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,8 +27,10 @@ import (
 // groupsDouble answers as its test says, and keeps what it was asked.
 type groupsDouble struct {
 	err   error
+	mu    sync.Mutex
 	asked any
 	id    string
+	gate  func() // called by every request
 
 	join     group.JoinResponse
 	sync     group.SyncResponse
@@ -41,7 +45,12 @@ type groupsDouble struct {
 }
 
 func (g *groupsDouble) note(id string, req any) error {
+	g.mu.Lock()
 	g.id, g.asked = id, req
+	g.mu.Unlock()
+	if g.gate != nil {
+		g.gate()
+	}
 	return g.err
 }
 
@@ -456,6 +465,43 @@ func TestDescribeAndListGroups(t *testing.T) {
 	k.groups.err = group.ErrNonEmptyGroup
 	deleted := ask[*kmsg.DeleteGroupsResponse](c, &kmsg.DeleteGroupsRequest{Groups: []string{"g", "h", "g"}}, 2)
 	require.Equal(t, []kmsg.DeleteGroupsResponseGroup{{Group: "g", ErrorCode: 68}, {Group: "h", ErrorCode: 68}}, deleted.Groups)
+}
+
+// Groups that are named in one request are asked for together, a bounded number at
+// a time, and answered in order.
+func TestManyGroupsOfOneRequest(t *testing.T) {
+	k := newKit(t, nil)
+	c := k.dial()
+	var names []string
+	for i := range 1000 {
+		names = append(names, fmt.Sprint("g", i))
+	}
+	var at, most atomic.Int64
+	full := make(chan struct{})
+	var once sync.Once
+	k.groups.gate = func() {
+		n := at.Add(1)
+		if n == 64 {
+			once.Do(func() { close(full) })
+		}
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		select {
+		case <-full:
+		case <-time.After(20 * time.Second):
+			t.Error("they are asked for one by one")
+		}
+		at.Add(-1)
+	}
+	deleted := ask[*kmsg.DeleteGroupsResponse](c, &kmsg.DeleteGroupsRequest{Groups: names}, 2)
+	described := ask[*kmsg.DescribeGroupsResponse](c, &kmsg.DescribeGroupsRequest{Groups: names}, 5)
+	consumers := ask[*kmsg.ConsumerGroupDescribeResponse](c, &kmsg.ConsumerGroupDescribeRequest{Groups: names}, 1)
+	for i, name := range names {
+		require.Equal(t, name, deleted.Groups[i].Group)
+		require.Equal(t, name, described.Groups[i].Group)
+		require.Equal(t, name, consumers.Groups[i].Group)
+	}
+	require.EqualValues(t, 64, most.Load())
 }
 
 func TestOffsetDelete(t *testing.T) {
