@@ -244,9 +244,16 @@ func TestRecoveryHeedsItsVisitor(t *testing.T) {
 // pieces in which it reads.
 func TestBatchesOfEverySize(t *testing.T) {
 	for _, sizes := range [][]int{
-		{100, batchChunkBytes - 100, 100}, {100, batchChunkBytes - 101, 100}, {100, batchChunkBytes - 99, 100},
-		{batchChunkBytes, 100}, {batchChunkBytes + 1, 100}, {3 * batchChunkBytes, 200, 3 * batchChunkBytes},
-		{batchChunkBytes - 61, 100, 100}, {batchChunkBytes - 60, 100, 100}, {headerChunkBytes, 100}, {headerChunkBytes - 61, 100, 100},
+		{100, batchChunkBytes - 100, 100},
+		{100, batchChunkBytes - 101, 100},
+		{100, batchChunkBytes - 99, 100},
+		{batchChunkBytes, 100},
+		{batchChunkBytes + 1, 100},
+		{3 * batchChunkBytes, 200, 3 * batchChunkBytes},
+		{batchChunkBytes - 61, 100, 100},
+		{batchChunkBytes - 60, 100, 100},
+		{headerChunkBytes, 100},
+		{headerChunkBytes - 61, 100, 100},
 	} {
 		var log []byte
 		var headers []Header

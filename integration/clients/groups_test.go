@@ -160,11 +160,24 @@ func TestGroups(t *testing.T) {
 		client, protocol string
 		static           bool
 	}{
-		{"java", "eager", false}, {"java", "cooperative", false}, {"java", "eager", true}, {"java", "consumer", false}, {"java", "consumer", true},
-		{"franz-go", "eager", false}, {"franz-go", "cooperative", true}, {"franz-go", "consumer", false},
-		{"confluent", "eager", false}, {"confluent", "cooperative", true}, {"confluent", "consumer", false},
-		{"kafka-python", "eager", false}, {"kafka-python", "cooperative", true},
-		{"aiokafka", "eager", false}, {"sarama", "eager", true}, {"kafka-go", "eager", false}, {"kafkajs", "eager", false}, {"kcat", "eager", true},
+		{"java", "eager", false},
+		{"java", "cooperative", false},
+		{"java", "eager", true},
+		{"java", "consumer", false},
+		{"java", "consumer", true},
+		{"franz-go", "eager", false},
+		{"franz-go", "cooperative", true},
+		{"franz-go", "consumer", false},
+		{"confluent", "eager", false},
+		{"confluent", "cooperative", true},
+		{"confluent", "consumer", false},
+		{"kafka-python", "eager", false},
+		{"kafka-python", "cooperative", true},
+		{"aiokafka", "eager", false},
+		{"sarama", "eager", true},
+		{"kafka-go", "eager", false},
+		{"kafkajs", "eager", false},
+		{"kcat", "eager", true},
 	} {
 		name := c.client + " " + c.protocol
 		if c.static {

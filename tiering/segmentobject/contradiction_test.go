@@ -705,7 +705,7 @@ func TestReadsThatFailAreNoCorruption(t *testing.T) {
 		src.Batches = flaky{s.bytes, at, c.err}
 		_, err := segmentobject.Build(t.Context(), src)
 		require.ErrorIs(t, err, c.want, c.name)
-		if c.want == broken {
+		if errors.Is(c.want, broken) {
 			require.NotErrorIs(t, err, segmentobject.ErrCorrupt)
 			require.ErrorContains(t, err, "at byte 1048576")
 		} else {

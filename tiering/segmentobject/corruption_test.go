@@ -117,9 +117,24 @@ func TestVerifyChunksTakesWholeChunksOnly(t *testing.T) {
 		position, n int64
 		ok          bool
 	}{
-		{0, 0, true}, {c, 0, true}, {0, c, true}, {c, 2 * c, true}, {0, n, true}, {n / c * c, n - n/c*c, true},
-		{-c, c, false}, {-c, 2 * c, false}, {1, c - 1, false}, {1, c, false}, {c, c - 1, false}, {c, 1, false},
-		{0, n + 1, false}, {0, n - 1, false}, {n / c * c, c, false}, {(n/c + 1) * c, c, false}, {c, -c, false}, {2 * c, -1, false},
+		{0, 0, true},
+		{c, 0, true},
+		{0, c, true},
+		{c, 2 * c, true},
+		{0, n, true},
+		{n / c * c, n - n/c*c, true},
+		{-c, c, false},
+		{-c, 2 * c, false},
+		{1, c - 1, false},
+		{1, c, false},
+		{c, c - 1, false},
+		{c, 1, false},
+		{0, n + 1, false},
+		{0, n - 1, false},
+		{n / c * c, c, false},
+		{(n/c + 1) * c, c, false},
+		{c, -c, false},
+		{2 * c, -1, false},
 	} {
 		from := max(min(r.position, n), 0)
 		err := x.VerifyChunksAt(r.position, bytes.NewReader(s.bytes[from:]), 0, r.n)
