@@ -99,7 +99,7 @@ func (f *consumeFlags) beginning() (kgo.Offset, error) {
 // groupEnds returns the end of each partition of which the group has records to
 // read.
 func (f *consumeFlags) groupEnds(ctx context.Context, topic string) (open map[int32]int64, err error) {
-	err = f.withGroups(ctx, func(ctx context.Context, adm *kadm.Client) error {
+	err = f.withGroups(ctx, f.group, func(ctx context.Context, adm *kadm.Client) error {
 		begins, err := f.starts(ctx, adm, topic)
 		if err != nil {
 			return err

@@ -81,7 +81,7 @@ var remedies = map[*kerr.Error]string{
 	kerr.NonEmptyGroup:             "group {group} has members; stop its consumers first, {members} names them",
 	kerr.UnknownMemberID:           "group {group} has members, and its offsets can be set from outside only while it has none; stop its consumers first, {members} names them",
 	kerr.GroupSubscribedToTopic:    "members of group {group} read this topic; stop them first, {members} names them",
-	kerr.CoordinatorNotAvailable:   "the coordinator of group {group} cannot be reached now; try again in a moment",
+	kerr.CoordinatorNotAvailable:   "the coordinator of group {group} cannot be reached now; try again in a moment, and if that does not help see the broker's log",
 	kerr.CoordinatorLoadInProgress: "the coordinator of group {group} is still loading it; try again in a moment",
 	kerr.NotCoordinator:            "group {group} is moving to another coordinator; try again in a moment",
 	kerr.RebalanceInProgress:       "group {group} is rebalancing; try again in a moment",
@@ -121,15 +121,18 @@ func ofOneBroker(err error) error {
 	return err
 }
 
-// withGroups is withAdmin for what coordinators answer. do is called again where
-// one is not there yet: __consumer_offsets is made by the first use, and read by
-// a broker that becomes its leader.
-func (c *clientFlags) withGroups(ctx context.Context, do func(context.Context, *kadm.Client) error) error {
+// withGroups is withAdmin for what the coordinator of a group answers; "" is all
+// of them. do is called again where one is not there yet: __consumer_offsets is
+// made by the first use, and read by a broker that becomes its leader.
+func (c *clientFlags) withGroups(ctx context.Context, group string, do func(context.Context, *kadm.Client) error) error {
 	return c.withAdmin(ctx, func(ctx context.Context, adm *kadm.Client) error {
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			err := do(ctx, adm)
+			if group != "" && err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return lateAnswer(ctx, adm, group, err)
+			}
 			if !errors.Is(err, kerr.CoordinatorNotAvailable) && !errors.Is(err, kerr.CoordinatorLoadInProgress) && !errors.Is(err, kerr.NotCoordinator) {
 				return err
 			}
@@ -140,6 +143,17 @@ func (c *clientFlags) withGroups(ctx context.Context, do func(context.Context, *
 			}
 		}
 	})
+}
+
+// lateAnswer is why there was no answer in time. The client asks for a coordinator
+// until it has one, and then says only that it waited.
+func lateAnswer(ctx context.Context, adm *kadm.Client, group string, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if why := adm.FindGroupCoordinators(ctx, group)[group].Err; errors.As(why, new(*kerr.Error)) {
+		return groupError(group, why, "")
+	}
+	return err
 }
 
 // unknownPartition says which partitions a topic has.

@@ -32,7 +32,7 @@ func deleteGroups(ctx context.Context, c *clientFlags, names []string) error {
 	names = slices.Compact(names)
 	var failed error
 	var deleted []deletedGroup
-	err := c.withGroups(ctx, func(ctx context.Context, adm *kadm.Client) error {
+	err := c.withGroups(ctx, names[0], func(ctx context.Context, adm *kadm.Client) error {
 		resp, err := adm.DeleteGroups(ctx, names...)
 		if err != nil && len(resp) == 0 {
 			return groupError(strings.Join(names, ", "), err, "")
@@ -98,7 +98,7 @@ func (f *groupDeleteOffsetsFlags) run(ctx context.Context, group string) error {
 	}
 	var failed failures
 	var deleted []deletedOffset
-	err = f.withGroups(ctx, func(ctx context.Context, adm *kadm.Client) error {
+	err = f.withGroups(ctx, group, func(ctx context.Context, adm *kadm.Client) error {
 		if err := allPartitions(ctx, adm, set); err != nil {
 			return err
 		}

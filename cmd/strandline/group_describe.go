@@ -95,7 +95,7 @@ func (f *groupDescribeFlags) run(ctx context.Context, names []string) error {
 	names = slices.Compact(names)
 	var groups []describedGroup
 	var failed error
-	err := f.withGroups(ctx, func(ctx context.Context, adm *kadm.Client) (err error) {
+	err := f.withGroups(ctx, names[0], func(ctx context.Context, adm *kadm.Client) (err error) {
 		if groups, failed, err = describeGroups(ctx, adm, names); err != nil {
 			return err
 		}
@@ -327,7 +327,7 @@ func (f *groupDescribeFlags) printText(groups []describedGroup) error {
 }
 
 func (d *describedGroup) printOffsets(w *tabwriter.Writer) {
-	fmt.Fprintf(w, "total lag\t%d\n", d.TotalLag)
+	fmt.Fprintf(w, "total lag\t%s\n", d.lagText())
 	if len(d.Offsets) == 0 {
 		fmt.Fprintln(w, "\nno offset is committed, and nothing is assigned")
 		return
@@ -339,6 +339,23 @@ func (d *describedGroup) printOffsets(w *tabwriter.Writer) {
 			fmt.Fprintf(w, "\t\t%s\n", o.Error)
 		}
 	}
+}
+
+// lagText is the total lag, and of how many partitions there is none to add.
+func (d *describedGroup) lagText() string {
+	unknown := int64(0)
+	for _, o := range d.Offsets {
+		if !o.Lag.ok {
+			unknown++
+		}
+	}
+	switch {
+	case unknown == 0:
+		return strconv.FormatInt(d.TotalLag, 10)
+	case unknown == int64(len(d.Offsets)):
+		return "-"
+	}
+	return fmt.Sprintf("%d, without %s whose lag is not known", d.TotalLag, counted(unknown, "partition"))
 }
 
 func (d *describedGroup) printMembers(w *tabwriter.Writer) {

@@ -53,7 +53,7 @@ func (f *groupListFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return f.withGroups(ctx, func(ctx context.Context, adm *kadm.Client) error {
+	return f.withGroups(ctx, "", func(ctx context.Context, adm *kadm.Client) error {
 		listed, err := adm.ListGroupsByType(ctx, types, states...)
 		if err != nil {
 			return fmt.Errorf("listing groups: %w", ofOneBroker(err))

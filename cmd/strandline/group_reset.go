@@ -349,7 +349,7 @@ func (f *groupResetFlags) run(ctx context.Context, group string, shift bool) err
 	var resets []resetOffset
 	var failed error
 	var isNew bool
-	err = f.withGroups(ctx, func(ctx context.Context, adm *kadm.Client) error {
+	err = f.withGroups(ctx, group, func(ctx context.Context, adm *kadm.Client) error {
 		var err error
 		if isNew, err = resettable(ctx, adm, group); err != nil {
 			return err

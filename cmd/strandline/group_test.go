@@ -136,5 +136,10 @@ func TestLagOfAGroup(t *testing.T) {
 		{"topic":"gone","partition":0,"committedOffset":3,"leaderEpoch":4,"metadata":"","logEndOffset":null,"lag":null,"memberId":null,"instanceId":null,"clientId":null,"host":null,
 		 "error":"UNKNOWN_TOPIC_OR_PARTITION: This server does not host this topic-partition."}]`, string(rows))
 	require.Equal(t, int64(3), d.TotalLag)
+	require.Equal(t, "3, without 2 partitions whose lag is not known", d.lagText())
+	d.Offsets = d.Offsets[:2]
+	require.Equal(t, "3", d.lagText())
+	d.Offsets = []groupOffset{{}}
+	require.Equal(t, "-", d.lagText())
 	require.Equal(t, "a:0,3;b:1", assignmentText([]topicAssignment{{"a", []int32{0, 3}}, {"b", []int32{1}}}))
 }

@@ -597,6 +597,21 @@ func groupMistakes(s shell, topic, name string) {
 
 // TestMetricsOfGroups reads the lag of each partition and the states of groups from
 // the metrics, of both protocols, while members come and go.
+// TestNoCoordinator: where the offsets topic cannot be made, commands say what is
+// missing once their time is over, and the log says why, once.
+func TestNoCoordinator(t *testing.T) {
+	server := kit.Start(t, map[string]string{"offsets.topic.replication.factor": "3"})
+	s := shell{server, t}
+	s.does("", "topic", "create", "a")
+	for _, args := range [][]string{
+		{"group", "describe", "g"}, {"group", "delete", "g"}, {"group", "delete-offsets", "g", "--topic", "a"},
+		{"group", "reset-offsets", "g", "--topic", "a", "--to", "earliest"}, {"consume", "a", "--group", "g", "--exit-at-end"},
+	} {
+		s.fails(1, "", append(args, "--timeout", "1s"), "COORDINATOR_NOT_AVAILABLE", "the coordinator of group g", "broker's log")
+	}
+	require.Equal(t, 1, strings.Count(server.Log(), "topic not created"), "it is said once a minute")
+}
+
 func TestMetricsOfGroups(t *testing.T) {
 	s := shell{kit.Start(t, map[string]string{
 		"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4", "offsets.retention.check.interval.ms": "200",
