@@ -44,8 +44,6 @@ type Compactor struct {
 	// Pace is called with the bytes read or written since its last call, and may
 	// wait. Its error ends the pass.
 	Pace func(ctx context.Context, bytes int) error
-	// Breathe is called often during long work, and may let others run. Nil: nobody.
-	Breathe func()
 	// Room says whether there is room on the disk for so many more bytes for a
 	// while. Nil: always.
 	Room   func(bytes int64) bool
@@ -125,9 +123,6 @@ func (c *Compactor) begin(ctx context.Context, src Source, limits CompactionLimi
 		return nil, err
 	}
 	p.index = index
-	if c.Breathe != nil {
-		index.Breathe(c.Breathe)
-	}
 	at := index.Position()
 	p.changes, err = src.Step(func(l *locallog.Log) error {
 		p.log = l
@@ -163,8 +158,13 @@ func (p *pass) step(fn func(l *locallog.Log) error) error {
 	if err == nil && changes != p.changes {
 		err = ErrInterrupted
 	}
+	return interrupted(err)
+}
+
+// interrupted makes ErrInterrupted of what says that the log is not as it was.
+func interrupted(err error) error {
 	if errors.Is(err, locallog.ErrOvertaken) || errors.Is(err, locallog.ErrNotLocal) || errors.Is(err, locallog.ErrOffsetOutOfRange) {
-		err = fmt.Errorf("%w: %w", ErrInterrupted, err)
+		return fmt.Errorf("%w: %w", ErrInterrupted, err)
 	}
 	return err
 }
@@ -302,7 +302,7 @@ func (p *pass) read(from, to cluster.Offset, fn func(b recordbatch.Batch, aborte
 	var aborted abortedTxns
 	err := p.step(func(l *locallog.Log) error {
 		from = max(from, l.StartOffset())
-		txns, err := l.AbortedTxns(from, to)
+		txns, err := l.CheckedAbortedTxns(from, to)
 		aborted = newAbortedTxns(txns)
 		return err
 	})

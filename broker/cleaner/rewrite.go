@@ -52,7 +52,7 @@ func (p *pass) rewrite(run Run, bound cluster.Offset, txns *transactions) error 
 	}
 	var before []locallog.SegmentInfo
 	err = p.step(func(l *locallog.Log) error {
-		txns, err := l.AbortedTxns(max(run.First, l.StartOffset()), run.Next)
+		txns, err := l.CheckedAbortedTxns(max(run.First, l.StartOffset()), run.Next)
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (p *pass) rewrite(run Run, bound cluster.Offset, txns *transactions) error 
 	}
 	txns.at = run.Next
 	if err == nil && (r.changed || len(before) > 1) {
-		if err = p.src.Commit(r.rw, r.removed); err == nil {
+		if err = interrupted(p.src.Commit(r.rw, r.removed)); err == nil {
 			return r.committed(before)
 		}
 	}
@@ -100,9 +100,6 @@ func (r *rewriter) fill() error {
 
 // take puts what stays of a batch into out.
 func (r *rewriter) take(b recordbatch.Batch) error {
-	if r.c.Breathe != nil {
-		r.c.Breathe()
-	}
 	at := len(r.out)
 	var f recordbatch.Filtered
 	var err error

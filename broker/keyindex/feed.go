@@ -17,9 +17,7 @@ const (
 	keyMemoryBytes = 4*slotBytes + 128
 	// deadPerKey bounds the dead offsets that wait, by the keys that may.
 	deadPerKey = 2
-	// breatheEvery is after how many keys or records others get their turn.
-	breatheEvery = 64
-	keysMin      = 64
+	keysMin    = 64
 )
 
 // Feed takes decided records into the index, in the order of the log. After an
@@ -105,9 +103,7 @@ func (p *Partition) tally(s *Segment, d *recordbatch.Decoder, b recordbatch.Batc
 		if err != nil {
 			return records, err
 		}
-		if records++; records%breatheEvery == 0 {
-			p.breathe()
-		}
+		records++
 		s.Records++
 		s.RecordBytes += int64(r.Bytes)
 		l := latest{r.Offset, int64(r.Bytes), r.Tombstone}
@@ -172,7 +168,7 @@ func (f *Feed) Commit(at Position) (FeedStats, error) {
 func (f *Feed) merge() error {
 	p, b := f.p, f.p.db.NewWriteBatch()
 	defer func() { _ = b.Close() }()
-	keys := f.table.sorted(p.breathe)
+	keys := f.table.sorted()
 	f.stats.Merges++
 	f.stats.KeysMax = max(f.stats.KeysMax, len(keys))
 	fresh, err := f.move(b, keys)
@@ -210,10 +206,7 @@ func (f *Feed) move(b *store.WriteBatch, keys []slot) (fresh int64, err error) {
 	}
 	defer func() { err = errors.Join(err, seeker.Close()) }()
 	var key, value, text []byte
-	for i, s := range keys {
-		if i%breatheEvery == 0 {
-			f.p.breathe()
-		}
+	for _, s := range keys {
 		text = s.hash.append(text[:0])
 		key = store.AppendKeyIndexEntryKey(key[:0], id, text)
 		old, known, err := seeker.Get(key)

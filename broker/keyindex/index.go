@@ -160,7 +160,6 @@ type Position struct {
 type Partition struct {
 	index    *Index
 	db       *store.DB // as it was when the partition was opened
-	breathe  func()
 	tp       cluster.TopicPartition
 	meta     meta
 	segments []Segment // by Base
@@ -222,7 +221,7 @@ func (x *Index) Open(tp cluster.TopicPartition) (*Partition, error) {
 }
 
 func (x *Index) load(tp cluster.TopicPartition) (*Partition, error) {
-	p := &Partition{index: x, db: x.live(), breathe: func() {}, tp: tp, meta: meta{position: Position{cluster.NoOffset, cluster.NoLeaderEpoch}}}
+	p := &Partition{index: x, db: x.live(), tp: tp, meta: meta{position: Position{cluster.NoOffset, cluster.NoLeaderEpoch}}}
 	value, ok, err := p.db.Get(store.KeyIndexMetaKey(tp))
 	if err == nil && ok {
 		p.meta, err = decodeMeta(value)
@@ -232,9 +231,6 @@ func (x *Index) load(tp cluster.TopicPartition) (*Partition, error) {
 
 // Position is how far the index has come; NoOffset where it is new.
 func (p *Partition) Position() Position { return p.meta.position }
-
-// Breathe makes long work call fn often, so that it can let others run.
-func (p *Partition) Breathe(fn func()) { p.breathe = fn }
 
 // Keys is the number of keys known.
 func (p *Partition) Keys() int64 { return p.meta.keys }

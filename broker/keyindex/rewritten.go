@@ -182,10 +182,7 @@ func (c *Count) lookUp() (err error) {
 	}
 	defer func() { err = errors.Join(err, seeker.Close()) }()
 	var key, text []byte
-	for i, s := range c.slots {
-		if i%breatheEvery == 0 {
-			c.p.breathe()
-		}
+	for _, s := range c.slots {
 		text = s.hash.append(text[:0])
 		key = store.AppendKeyIndexEntryKey(key[:0], id, text)
 		value, known, err := seeker.Get(key)

@@ -66,37 +66,18 @@ func (t *table) grow() {
 	}
 }
 
-// buckets is in how many parts a table is sorted: others get their turn in between.
-const buckets = 256
-
-// sorted returns what is in the table by hash; clear empties it then. breathe is
-// called every now and then.
-func (t *table) sorted(breathe func()) []slot {
-	var ends [buckets + 1]int
+// sorted returns what is in the table by hash, in the table's own memory; clear
+// empties it then.
+func (t *table) sorted() []slot {
+	n := 0
 	for _, s := range t.slots {
 		if s.meta != 0 {
-			ends[s.hash.hi>>56+1]++
+			t.slots[n] = s
+			n++
 		}
 	}
-	for i := range buckets {
-		ends[i+1] += ends[i]
-	}
-	starts := ends
-	out := make([]slot, t.used)
-	for i, s := range t.slots {
-		if s.meta != 0 {
-			b := s.hash.hi >> 56
-			out[ends[b]] = s
-			ends[b]++
-		}
-		if i%4096 == 0 {
-			breathe()
-		}
-	}
-	for b := range buckets {
-		slices.SortFunc(out[starts[b]:ends[b]], func(a, b slot) int { return a.hash.compare(b.hash) })
-		breathe()
-	}
+	out := t.slots[:n]
+	slices.SortFunc(out, func(a, b slot) int { return a.hash.compare(b.hash) })
 	return out
 }
 

@@ -111,7 +111,13 @@ func (m *Manager) runCompaction() {
 	timer := time.NewTimer(compactPauseMin)
 	defer timer.Stop()
 	ended := make(chan struct{})
-	running := 0
+	running, told := 0, false
+	tell := func(busy bool) {
+		if busy != told {
+			told = busy
+			m.cfg.OnCompaction(busy)
+		}
+	}
 	var forgotten, looked time.Time
 	for {
 		select {
@@ -119,6 +125,7 @@ func (m *Manager) runCompaction() {
 			for ; running > 0; running-- {
 				<-ended
 			}
+			tell(false)
 			return
 		case <-ended:
 			running--
@@ -144,12 +151,15 @@ func (m *Manager) runCompaction() {
 			if r == nil {
 				break
 			}
+			tell(true)
 			running++
 			m.workers.Go(func() {
+				inBackground()
 				m.compactOne(r, each)
 				ended <- struct{}{}
 			})
 		}
+		tell(running > 0)
 		timer.Reset(min(max(cleaner.Backoff, compactPauseMin), compactPauseMax))
 	}
 }
@@ -212,7 +222,7 @@ func (m *Manager) compactable(tp cluster.TopicPartition, r *replica) bool {
 		return false
 	}
 	settings := r.p.Settings()
-	if !settings.CleanupPolicy.Compact() || settings.Tiered {
+	if !compacts(settings) {
 		return false
 	}
 	c := &m.compactions
@@ -235,6 +245,12 @@ func (m *Manager) compactable(tp cluster.TopicPartition, r *replica) bool {
 	}
 	return true
 }
+
+// compacts says whether logs with these settings are compacted.
+func compacts(t config.Topic) bool { return t.CleanupPolicy.Compact() && !t.Tiered }
+
+// errNotCompacted ends a pass whose topic is not compacted any more.
+var errNotCompacted = errors.New("topic is not compacted any more")
 
 // CompactionLimits are the settings of compaction that follow from a topic's
 // configuration.
@@ -259,12 +275,14 @@ func (m *Manager) compactor(b budget, r *replica) *cleaner.Compactor {
 	return &cleaner.Compactor{
 		Index: m.cfg.Index, MemoryBytes: b.memoryBytes, StepBytes: b.stepBytes,
 		Pace: func(ctx context.Context, bytes int) error {
+			if !compacts(r.p.Settings()) {
+				return errNotCompacted
+			}
 			return m.compactions.pace.wait(ctx, m.cfg.Now, int64(bytes), func() float64 {
 				cleaner := m.cleanerConfig()
 				return cleaner.BytesPerSecond
 			})
 		},
-		Breathe: (&breath{}).take,
 		Room: func(bytes int64) bool {
 			free := r.dir.freeBytes.Load()
 			return free == 0 || free-bytes >= m.cfg.Broker.DiskReservedBytes/2
@@ -310,7 +328,7 @@ func (m *Manager) compactOne(r *replica, b budget) {
 func (m *Manager) compactionFailed(r *replica, err error) {
 	switch {
 	case m.ctx.Err() != nil, errors.Is(err, partition.ErrClosed), errors.Is(err, partition.ErrStorage), errors.Is(err, locallog.ErrClosed),
-		errors.Is(err, store.ErrClosed), m.lookup(r.tp()) != r:
+		errors.Is(err, store.ErrClosed), errors.Is(err, errNotCompacted), m.lookup(r.tp()) != r:
 		return
 	case errors.Is(err, cleaner.ErrInterrupted):
 		m.cfg.Logger.Debug("compaction was overtaken and begins again", "partition", r.key.String(), "err", err)
@@ -375,27 +393,6 @@ func (s source) Commit(rw *locallog.Rewrite, removedBelow cluster.Offset) error 
 
 func (s source) LastOfProducers() (map[cluster.ProducerID]producerstate.Entry, error) {
 	return s.p.LastOfProducers()
-}
-
-// breath lets requests have their turn. A processor that is busy for long does not
-// look whether a request has come, one that goes idle does: so compaction, which
-// has time, rests now and then.
-type breath struct{ rested time.Time }
-
-const (
-	// breathWork is how long a pass works between two rests.
-	breathWork = time.Millisecond
-	// breathRest is how long it rests at least; the system makes it up to a
-	// millisecond where nothing else is to be done.
-	breathRest = 100 * time.Microsecond
-)
-
-func (b *breath) take() {
-	if time.Since(b.rested) < breathWork {
-		return
-	}
-	time.Sleep(breathRest)
-	b.rested = time.Now()
 }
 
 // pace keeps all passes together within a number of bytes a second.

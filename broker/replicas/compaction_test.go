@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"path"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,7 +39,8 @@ func compacting(t *testing.T, fs disk.FS, ctl *controller, props map[string]stri
 	n.dirs, err = OpenDirs(DirsConfig{FS: fs, Dirs: dirs, MetadataDir: metadataDir, NodeID: self})
 	require.NoError(t, err)
 	require.NoError(t, n.dirs.Init(clusterID))
-	n.m = New(Config{FS: fs, Dirs: n.dirs, Broker: brokerConfig(t, props), Watch: ctl, ImageComplete: true, Logger: logger, Index: index})
+	n.m = New(Config{FS: fs, Dirs: n.dirs, Broker: brokerConfig(t, props), Watch: ctl, ImageComplete: true, Logger: logger, Index: index,
+		OnCompaction: func(busy bool) { n.compacts = append(n.compacts, busy) }})
 	require.NoError(t, n.m.Start(context.Background()))
 	n.activate()
 	return n
@@ -310,5 +313,228 @@ func TestCompactionAndMoves(t *testing.T) {
 		require.Positive(t, s.RecordsRemoved)
 		require.Zero(t, s.Failures, "%s", n.log.String())
 		n.stop()
+	})
+}
+
+// slow is a node whose passes take minutes until fast is called, and a topic with
+// 900 records of ten keys that one runs over.
+func slow(t *testing.T, fs disk.FS) (n *node, topic cluster.TopicID, fast func()) {
+	t.Helper()
+	ctl := newController(t)
+	n = compacting(t, fs, ctl, map[string]string{"log.cleaner.backoff.ms": "100", "log.cleaner.io.max.bytes.per.second": "1000"})
+	settings := compacted("compact")
+	settings["internal.segment.bytes"] = "20000"
+	topic = ctl.create("t", 1, settings)
+	synctest.Wait()
+	for i := range 900 {
+		n.keys(topic, fmt.Sprint("key-", i%10))
+	}
+	time.Sleep(10 * time.Second)
+	synctest.Wait()
+	require.Equal(t, 1, n.m.CompactionStats().Running)
+	return n, topic, func() {
+		ctl.apply(command.ConfigsChanged{
+			Kind: request.BrokerResource, Broker: cluster.NoBroker,
+			Changes: []command.ConfigChange{{Key: "log.cleaner.io.max.bytes.per.second", Value: "1e9"}},
+		})
+		synctest.Wait()
+	}
+}
+
+func (n *node) policy(topic cluster.TopicID, policy string) {
+	n.ctl.apply(command.ConfigsChanged{Kind: request.TopicResource, Topic: topic, Changes: []command.ConfigChange{{Key: "cleanup.policy", Value: policy}}})
+	synctest.Wait()
+}
+
+// TestPolicyChangesDuringAPass: a pass over a log that is not to be compacted any
+// more ends, wherever it is, and one over a log that is compacted again begins.
+func TestPolicyChangesDuringAPass(t *testing.T) {
+	for _, after := range []time.Duration{0, 90 * time.Second, 3 * time.Minute} { // while reading, and while writing
+		synctest.Test(t, func(t *testing.T) {
+			n, topic, fast := slow(t, disk.NewCrash(1))
+			time.Sleep(after)
+			n.policy(topic, "delete")
+			left := n.offsets(topic)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			s := n.m.CompactionStats()
+			require.Zero(t, s.Running)
+			require.Zero(t, s.Uncleanable, "%s", n.log.String())
+			require.Equal(t, left, n.offsets(topic), "nothing is removed any more")
+			names, err := n.fs.List("/data/logs/t-0")
+			require.NoError(t, err)
+			for _, name := range names {
+				require.False(t, strings.HasSuffix(name, ".cleaned"), name)
+			}
+			time.Sleep(forgetEvery)
+			synctest.Wait()
+			known, err := n.m.cfg.Index.Partitions()
+			require.NoError(t, err)
+			require.Empty(t, known)
+			fast()
+			n.policy(topic, "compact,delete")
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			require.Less(t, len(n.offsets(topic)), 300)
+			require.Zero(t, n.m.CompactionStats().Failures)
+			n.stop()
+		})
+	}
+}
+
+// TestTopicIsDeletedDuringAPass: the pass ends without a word, its topic's folder
+// and index go, and one of the same name is compacted.
+func TestTopicIsDeletedDuringAPass(t *testing.T) {
+	for _, after := range []time.Duration{0, 90 * time.Second, 3 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			n, topic, fast := slow(t, disk.NewCrash(1))
+			time.Sleep(after)
+			n.ctl.apply(command.TopicDeleted{Topic: topic})
+			synctest.Wait()
+			again := n.ctl.create("t", 1, compacted("compact"))
+			fast()
+			for range 40 {
+				n.keys(again, "a", "b")
+			}
+			time.Sleep(2 * forgetEvery)
+			synctest.Wait()
+			require.Less(t, len(n.offsets(again)), 25)
+			s := n.m.CompactionStats()
+			require.Zero(t, s.Failures, "%s", n.log.String())
+			require.Zero(t, s.Running)
+			known, err := n.m.cfg.Index.Partitions()
+			require.NoError(t, err)
+			require.Equal(t, []cluster.TopicPartition{{Topic: again}}, known)
+			names, err := n.fs.List("/data/logs")
+			require.NoError(t, err)
+			for _, name := range names {
+				require.False(t, strings.HasSuffix(name, "-delete"), name)
+			}
+			n.stop()
+		})
+	}
+}
+
+// TestCompactionLeavesTheDiskRoom: what takes room before it gives some back waits
+// where there is little, which is said, and is done once there is.
+func TestCompactionLeavesTheDiskRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var free atomic.Int64
+		free.Store(1 << 30)
+		ctl := newController(t)
+		n := compacting(t, smallDisk{disk.NewCrash(1), &free}, ctl, map[string]string{"log.cleaner.backoff.ms": "1000", "disk.reserved.bytes": "1000000"})
+		settings := compacted("compact")
+		settings["min.cleanable.dirty.ratio"] = "1"
+		topic := ctl.create("t", 1, settings)
+		synctest.Wait()
+		all := 0
+		for i := range 400 {
+			n.keys(topic, fmt.Sprint("once-", i), "a")
+			all += 2
+		}
+		free.Store(500_100)
+		pass()
+		ctl.apply(command.ConfigsChanged{Kind: request.TopicResource, Topic: topic, Changes: []command.ConfigChange{{Key: "min.cleanable.dirty.ratio", Value: "0.01"}}})
+		rounds(time.Second)
+		require.Len(t, n.offsets(topic), all)
+		require.Contains(t, n.log.String(), "segments wait for room")
+		require.Zero(t, n.m.CompactionStats().Failures)
+		free.Store(1 << 30)
+		pass()
+		rounds(time.Second)
+		require.Less(t, len(n.offsets(topic)), all*6/10)
+		n.stop()
+	})
+}
+
+// TestKeyIndexThatIsCorrupt is made anew, and every log that went by it is
+// compacted on.
+func TestKeyIndexThatIsCorrupt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctl := newController(t)
+		n := compacting(t, disk.NewCrash(1), ctl, map[string]string{"log.cleaner.backoff.ms": "1000"})
+		one, two := ctl.create("one", 1, compacted("compact")), ctl.create("two", 1, compacted("compact"))
+		synctest.Wait()
+		for range 2 {
+			for range 30 {
+				n.keys(one, "a", "b")
+				n.keys(two, "a", "b")
+			}
+			rounds(time.Second)
+			require.Less(t, len(n.offsets(one)), 25)
+			require.Less(t, len(n.offsets(two)), 25)
+			n.m.compactionFailed(n.m.lookup(cluster.TopicPartition{Topic: one}), fmt.Errorf("%w: a meta key", keyindex.ErrCorrupt))
+			known, err := n.m.cfg.Index.Partitions()
+			require.NoError(t, err)
+			require.Empty(t, known)
+		}
+		s := n.m.CompactionStats()
+		require.Zero(t, s.Failures)
+		require.Zero(t, s.Uncleanable)
+		n.stop()
+	})
+}
+
+// TestDirtiestFirst: of the logs that are due the one with the highest share of
+// dirt comes first, whatever their size, and one that is not due never.
+func TestDirtiestFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctl := newController(t)
+		n := compacting(t, disk.NewCrash(1), ctl, map[string]string{"log.cleaner.backoff.ms": "60000"})
+		settings := compacted("compact")
+		settings["min.cleanable.dirty.ratio"] = "0.25"
+		dirt := map[string]int{"a": 400, "b": 90, "c": 10, "d": 200, "e": 2000}
+		clean := map[string]int{"a": 200, "b": 10, "c": 200, "d": 400, "e": 1500}
+		topics := map[string]cluster.TopicID{}
+		for name := range dirt {
+			topics[name] = ctl.create(name, 1, settings)
+		}
+		synctest.Wait()
+		write := func(counts map[string]int, keys int) {
+			for name, count := range counts {
+				for i := range count {
+					n.keys(topics[name], fmt.Sprint("key-", i%keys))
+				}
+			}
+		}
+		write(clean, 10000)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		write(dirt, 7)
+		before := len(n.log.String())
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		var order []string
+		for line := range strings.Lines(n.log.String()[before:]) {
+			if strings.Contains(line, "log compacted") {
+				_, rest, _ := strings.Cut(line, "partition=")
+				order = append(order, rest[:1])
+			}
+		}
+		require.Equal(t, []string{"b", "a", "e", "d"}, order)
+		require.Positive(t, n.m.CompactionStats().MaxDirtyRatio)
+		n.stop()
+	})
+}
+
+// TestOnCompaction: it is told of the first pass and of the last, in turn, and
+// that none runs once the manager is closed, in the middle of one.
+func TestOnCompaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, topic, fast := slow(t, disk.NewCrash(1))
+		require.Equal(t, []bool{true}, n.compacts)
+		fast()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Less(t, len(n.offsets(topic)), 300)
+		require.Len(t, n.compacts, 2)
+		require.False(t, n.compacts[1])
+		n.stop()
+		require.Len(t, n.compacts, 2)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		n, _, _ := slow(t, disk.NewCrash(1))
+		n.stop()
+		require.Equal(t, []bool{true, false}, n.compacts)
 	})
 }

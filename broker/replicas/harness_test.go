@@ -128,13 +128,14 @@ func (c *controller) create(name string, partitions int, configs map[string]stri
 
 // node is one broker process over a file system.
 type node struct {
-	t     testing.TB
-	fs    disk.FS
-	ctl   *controller
-	dirs  *Dirs
-	m     *Manager
-	epoch cluster.BrokerEpoch
-	log   logText
+	t        testing.TB
+	fs       disk.FS
+	ctl      *controller
+	dirs     *Dirs
+	m        *Manager
+	epoch    cluster.BrokerEpoch
+	log      logText
+	compacts []bool // what OnCompaction was told
 }
 
 // logText is what the node has logged so far.

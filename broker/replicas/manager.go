@@ -54,6 +54,10 @@ type Config struct {
 	Hosting HostingListener
 	// Index is the key index of compaction. Nil: nothing is compacted.
 	Index *keyindex.Index
+	// OnCompaction is told when logs begin to be compacted, and when none is being
+	// compacted any more, in turn; before Close returns in any case. It must not
+	// block. Nil: nobody.
+	OnCompaction func(busy bool)
 	// Hook is told of named steps while they are half done (locallog's Step
 	// names, StepTopicDeletion, StepStartupRecovery). Nil in production.
 	Hook func(step string)
@@ -165,6 +169,9 @@ func New(cfg Config) *Manager {
 	}
 	if cfg.OnOffer == nil {
 		cfg.OnOffer = func(cluster.TopicPartition) {}
+	}
+	if cfg.OnCompaction == nil {
+		cfg.OnCompaction = func(bool) {}
 	}
 	if cfg.OnDirOffline == nil {
 		cfg.OnDirOffline = func() {}

@@ -279,7 +279,7 @@ func (n *Node) startReplicas(ctx context.Context) error {
 				l.Poke()
 			}
 		},
-		Hosting: n.coordinated, Index: n.keyIndex,
+		Hosting: n.coordinated, Index: n.keyIndex, OnCompaction: scheduler.compacting,
 		OnOffer: func(tp cluster.TopicPartition) {
 			if a := n.offers.Load(); a != nil {
 				a.Wake(tp)
