@@ -61,30 +61,64 @@ func (l *Log) searchTimestamp(seg *segment.Segment, ts int64, bound cluster.Offs
 func (l *Log) MaxTimestamp(bound cluster.Offset) (Found, bool, error) {
 	var found Found
 	var ok bool
-	err := l.consistently(func(s *segments) error {
-		found, ok = Found{}, false
-		var in *segment.Segment
-		greatest := int64(recordbatch.NoTimestamp)
-		for _, seg := range s.row {
-			ts, any, err := seg.MaxTimestamp(l.StartOffset(), bound)
-			if err != nil {
-				return err
-			}
-			if any && ts > greatest {
-				in, greatest = seg, ts
-			}
-		}
-		if in == nil {
-			return nil
-		}
-		b, any, err := in.FirstAtTime(greatest, l.StartOffset(), bound)
-		if err != nil || !any {
-			return err
-		}
-		var d recordbatch.Decoder
-		o, any, err := recordbatch.OffsetOfMaxTimestamp(b, &d)
-		found, ok = Found{o, greatest, b.PartitionLeaderEpoch()}, any
+	err := l.consistently(func(s *segments) (err error) {
+		found, ok, err = l.maxTimestamp(s.row, bound)
 		return err
 	})
 	return found, ok, err
+}
+
+func (l *Log) maxTimestamp(row []*segment.Segment, bound cluster.Offset) (Found, bool, error) {
+	start := l.StartOffset()
+	greatest := make([]int64, len(row)) // by the headers of the batches
+	for i, seg := range row {
+		ts, any, err := seg.MaxTimestamp(start, bound)
+		if err != nil {
+			return Found{}, false, err
+		}
+		if greatest[i] = ts; !any {
+			greatest[i] = recordbatch.NoTimestamp
+		}
+	}
+	counted := make([]bool, len(row))
+	for {
+		i := 0
+		for j, ts := range greatest {
+			if ts > greatest[i] {
+				i = j
+			}
+		}
+		if greatest[i] <= recordbatch.NoTimestamp {
+			return Found{}, false, nil
+		}
+		found, ok, err := firstAt(row[i], greatest[i], start, bound)
+		if err != nil || ok || counted[i] {
+			return found, ok, err
+		}
+		// Compaction has left nothing but the header of the batch that had it.
+		counted[i] = true
+		ts, any, err := row[i].MaxTimestampOfRecords(start, bound)
+		if err != nil {
+			return Found{}, false, err
+		}
+		if greatest[i] = ts; !any {
+			greatest[i] = recordbatch.NoTimestamp
+		}
+	}
+}
+
+// firstAt finds the first record with a segment's greatest timestamp.
+func firstAt(seg *segment.Segment, greatest int64, start, bound cluster.Offset) (Found, bool, error) {
+	var d recordbatch.Decoder
+	for from := start; ; {
+		b, any, err := seg.FirstAtTime(greatest, from, bound)
+		if err != nil || !any {
+			return Found{}, false, err
+		}
+		o, any, err := recordbatch.OffsetOfMaxTimestamp(b, &d)
+		if err != nil || any {
+			return Found{o, greatest, b.PartitionLeaderEpoch()}, any, err
+		}
+		from = b.NextOffset()
+	}
 }

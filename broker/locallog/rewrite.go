@@ -114,8 +114,8 @@ func (rw *Rewrite) Base() cluster.Offset { return rw.first }
 // Next is the exclusive end of the run.
 func (rw *Rewrite) Next() cluster.Offset { return rw.next }
 
-// Append writes whole batches, in order. Where they do not fit the new segment
-// they begin another.
+// Append writes whole batches, in order. Where the new segment would become larger
+// with them than segment.bytes, or its index than its size, they begin another.
 func (rw *Rewrite) Append(batches []byte) error {
 	if len(batches) == 0 {
 		return nil
@@ -126,7 +126,8 @@ func (rw *Rewrite) Append(batches []byte) error {
 	}
 	out := rw.outs[len(rw.outs)-1]
 	settings := rw.log.settings.Load()
-	if out.Bytes() > 0 && !out.CleanedFits(len(batches), last, settings.IndexBytes) {
+	full := out.Bytes()+int64(len(batches)) > settings.SegmentBytes
+	if out.Bytes() > 0 && (full || !out.CleanedFits(len(batches), last, settings.IndexBytes)) {
 		if err := rw.open(first); err != nil {
 			return err
 		}

@@ -123,6 +123,8 @@ func segmented(t testing.TB, fs disk.FS) (Config, *Log, []recordbatch.Batch) {
 func TestRewriteOfSegments(t *testing.T) {
 	fs := disk.NewCrash(1)
 	cfg, l, batches := segmented(t, fs)
+	cfg.Settings.SegmentBytes *= 3
+	l.SetSettings(cfg.Settings)
 	segments := l.Segments()
 	first, next := segments[1].Base, segments[3].Next
 	before, err := l.Read(first, next, 1<<20, true)
@@ -316,6 +318,25 @@ func TestRewriteOvertaken(t *testing.T) {
 		_, err := l.BeginRewrite(bounds[0], bounds[1])
 		require.ErrorIs(t, err, ErrOvertaken)
 	}
+	require.NoError(t, l.Close(false))
+}
+
+// TestRewriteKeepsToSegmentBytes: nothing is joined past them.
+func TestRewriteKeepsToSegmentBytes(t *testing.T) {
+	_, l, batches := segmented(t, disk.NewCrash(1))
+	segments := l.Segments()
+	next := segments[3].Next
+	require.NoError(t, rewriteKeeping(l, 0, next, 0, func(b recordbatch.Batch) bool { return b.BaseOffset() >= next || b.BaseOffset()%3 != 0 }))
+	require.Less(t, len(l.Segments()), len(segments))
+	require.Greater(t, len(l.Segments()), len(segments)-3)
+	for i, s := range l.Segments() {
+		require.LessOrEqual(t, s.Bytes, l.settings.Load().SegmentBytes)
+		if i > 0 {
+			require.Equal(t, l.Segments()[i-1].Next, s.Base)
+		}
+	}
+	want := slices.DeleteFunc(slices.Clone(batches), func(b recordbatch.Batch) bool { return b.BaseOffset() < next && b.BaseOffset()%3 == 0 })
+	requireBatches(t, want, readAll(t, l, 0, 900))
 	require.NoError(t, l.Close(false))
 }
 

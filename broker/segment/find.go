@@ -348,6 +348,22 @@ func (s *Segment) MaxTimestamp(from, bound cluster.Offset) (int64, bool, error) 
 	return greatest, any, err
 }
 
+// MaxTimestampOfRecords is MaxTimestamp of the batches that hold records. It reads
+// all headers.
+func (s *Segment) MaxTimestampOfRecords(from, bound cluster.Offset) (int64, bool, error) {
+	greatest, any := noTimestamp, false
+	err := s.Headers(from, func(h Header) bool {
+		if h.Next > bound {
+			return false
+		}
+		if !h.Empty {
+			greatest, any = max(greatest, h.MaxTimestamp), true
+		}
+		return true
+	})
+	return greatest, any, err
+}
+
 // Aborted returns the segment's transaction index.
 func (s *Segment) Aborted() ([]producerstate.AbortedTxn, error) {
 	st := s.state()

@@ -325,7 +325,7 @@ func headerOf(b recordbatch.Batch, position int64) Header {
 	return Header{
 		Position: position, Bytes: int64(len(b)), Base: b.BaseOffset(), Next: b.NextOffset(),
 		LeaderEpoch: b.PartitionLeaderEpoch(), MaxTimestamp: b.MaxTimestamp(),
-		ProducerID: txnProducer(b), Control: b.IsControl(),
+		ProducerID: txnProducer(b), Control: b.IsControl(), Empty: b.RecordCount() == 0,
 	}
 }
 

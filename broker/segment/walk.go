@@ -23,6 +23,7 @@ type Header struct {
 	// Control; else NoProducerID.
 	ProducerID cluster.ProducerID
 	Control    bool
+	Empty      bool // no record is left of it
 }
 
 // End is the position of the next batch.
@@ -79,7 +80,7 @@ func (w *headerWalk) next() bool {
 	h := Header{
 		Position: w.pos, Bytes: int64(size), Base: b.BaseOffset(), Next: b.NextOffset(),
 		LeaderEpoch: b.PartitionLeaderEpoch(), MaxTimestamp: b.MaxTimestamp(),
-		ProducerID: txnProducer(b), Control: b.IsControl(),
+		ProducerID: txnProducer(b), Control: b.IsControl(), Empty: b.RecordCount() == 0,
 	}
 	if h.End() > w.limit {
 		return w.corrupt(fmt.Errorf("%w: %d bytes of %d", ErrTornTail, w.limit-w.pos, h.Bytes))
