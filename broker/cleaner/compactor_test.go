@@ -2,6 +2,7 @@ package cleaner
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -257,6 +258,38 @@ func TestSmallSegmentsAreJoined(t *testing.T) {
 	require.GreaterOrEqual(t, r.SegmentsBefore, 11)
 	require.Less(t, r.SegmentsAfter, 5)
 	require.Equal(t, []string{"33 a=1", "34 b=2", "35 c=3"}, values(recordsOf(t, b.batches(0))))
+}
+
+// TestJoinedSegmentsKeepTheirSize: what stays of batches that were compressed well
+// together is larger than its share of them; no segment gets larger than
+// segment.bytes for it.
+func TestJoinedSegmentsKeepTheirSize(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	rng := rand.New(rand.NewPCG(1, 1))
+	want := map[string]string{}
+	for i := range 40 {
+		value := make([]byte, 150)
+		for j := range value {
+			value[j] = byte(rng.Uint32())
+		}
+		var pairs []string
+		for k := range 20 {
+			pairs = append(pairs, fmt.Sprint("same-", k), string(value))
+			want[fmt.Sprint("same-", k)] = string(value)
+		}
+		pairs = append(pairs, fmt.Sprint("once-", i), string(value))
+		want[fmt.Sprint("once-", i)] = string(value)
+		b.keyed(recordbatch.Options{Codec: recordbatch.Zstd}, pairs...)
+	}
+	b.seal()
+	r := b.compact(limits())
+	require.Greater(t, r.SegmentsBefore, r.SegmentsAfter)
+	require.Equal(t, want, fold(recordsOf(t, b.batches(0))))
+	require.Greater(t, r.BytesAfter, 5*b.cfg.Settings.SegmentBytes)
+	for _, s := range b.log.Segments() {
+		require.LessOrEqual(t, s.Bytes, b.cfg.Settings.SegmentBytes)
+	}
 }
 
 // TestSparseOffsets is CO-11: segments whose offsets lie further apart than an

@@ -15,9 +15,9 @@ import (
 
 // TestErrorAtEveryCall makes one call of a pass on the log's files fail, each in
 // turn: the pass fails or not, the log goes on or is opened again, and the next
-// pass leaves what one without an error leaves.
+// pass leaves what one without an error leaves, and no file of a rewrite.
 func TestErrorAtEveryCall(t *testing.T) {
-	for _, cause := range []error{syscall.ENOSPC, syscall.EIO} {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EIO, syscall.EMFILE} {
 		offline := 0
 		for i := int64(0); ; i++ {
 			hit, gone := oneError(t, cause, i)
@@ -70,9 +70,10 @@ func oneError(t *testing.T, cause error, at int64) (hit, gone bool) {
 		require.NoError(t, err)
 	}
 	where := fmt.Sprintf("%v at call %d", cause, at)
-	if gone = b.log.Err() != nil; gone {
+	if gone = b.log.Err() != nil; gone || at%3 == 0 {
 		b.close(false)
 		require.NoError(t, b.open(), where)
+		b.requireNoStrays(where)
 	}
 	require.Equal(t, want, fold(recordsOf(t, b.batches(0))), where)
 	b.keyed(recordbatch.Options{}, "key-0", "the end")
@@ -82,6 +83,10 @@ func oneError(t *testing.T, cause error, at int64) (hit, gone bool) {
 	left := recordsOf(t, b.batches(0))
 	require.Equal(t, want, fold(left), where)
 	require.LessOrEqual(t, len(left), len(want)+4, "%s: all but tombstones is compacted: %v", where, values(left))
+	b.close(true)
+	require.NoError(t, b.open(), where)
+	b.requireNoStrays(where)
+	require.Equal(t, left, recordsOf(t, b.batches(0)), where)
 	b.close(true)
 	return hit, gone
 }

@@ -15,6 +15,7 @@ import (
 	"strandline/broker/locallog"
 	"strandline/broker/producerstate"
 	"strandline/broker/recordbatch"
+	"strandline/broker/segment"
 	"strandline/metadata/cluster"
 	"strandline/metadata/disk"
 )
@@ -41,6 +42,8 @@ type bench struct {
 	c        *Compactor
 	holds    cluster.Offset // what is not decided, where above 0
 	serial   int
+	onStep   func() // before each step of a pass
+	changes  int64
 }
 
 func newBench(t testing.TB, fs disk.FS) *bench {
@@ -107,7 +110,12 @@ func (b *bench) stable() cluster.Offset {
 	return b.log.EndOffset()
 }
 
-func (b *bench) Step(fn func(l *locallog.Log) error) (int64, error) { return 0, fn(b.log) }
+func (b *bench) Step(fn func(l *locallog.Log) error) (int64, error) {
+	if b.onStep != nil {
+		b.onStep()
+	}
+	return b.changes, fn(b.log)
+}
 
 func (b *bench) Commit(rw *locallog.Rewrite, removedBelow cluster.Offset) error {
 	if err := rw.Prepare(removedBelow); err != nil {
@@ -125,6 +133,18 @@ func (b *bench) LastOfProducers() (map[cluster.ProducerID]producerstate.Entry, e
 		out[e.ProducerID] = e
 	}
 	return out, nil
+}
+
+// requireNoStrays: no file of a rewrite is left in the log's folder.
+func (b *bench) requireNoStrays(where string) {
+	b.t.Helper()
+	names, err := b.fs.List(logDir)
+	require.NoError(b.t, err)
+	for _, name := range names {
+		for _, part := range []string{segment.CleanedSuffix, segment.SwapSuffix, ".replaced", ".tmp"} {
+			require.NotContains(b.t, name, part, where)
+		}
+	}
 }
 
 // limits compact everything at once.

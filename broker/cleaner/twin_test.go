@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"strandline/broker/locallog"
 	"strandline/broker/producerstate"
 	"strandline/broker/recordbatch"
 	"strandline/metadata/cluster"
@@ -154,6 +155,42 @@ func (h *history) check() {
 		}
 	}
 	h.checkProducers()
+	h.checkTimestamps()
+}
+
+// checkTimestamps looks offsets up by time, and compares them with what is there.
+func (h *history) checkTimestamps() {
+	h.t.Helper()
+	left := recordsOf(h.t, h.bench.batches(h.start))
+	newest := int64(-1)
+	for _, r := range left {
+		newest = max(newest, r.Timestamp)
+	}
+	first := func(fits func(r record) bool) (locallog.Found, bool) {
+		for _, r := range left {
+			if fits(r) {
+				return locallog.Found{Offset: r.Offset, Timestamp: r.Timestamp, LeaderEpoch: 1}, true
+			}
+		}
+		return locallog.Found{}, false
+	}
+	want, any := first(func(r record) bool { return r.Timestamp == newest })
+	got, ok, err := h.log.MaxTimestamp(h.log.EndOffset())
+	require.NoError(h.t, err)
+	require.Equal(h.t, any, ok, "greatest timestamp")
+	if ok {
+		require.Equal(h.t, want, got)
+	}
+	for range 5 {
+		ts := startTime.UnixMilli() + h.rng.Int64N(h.now.Sub(startTime).Milliseconds()+60)
+		want, any := first(func(r record) bool { return r.Timestamp >= ts && r.Offset >= h.start })
+		got, ok, err := h.log.OffsetForTimestamp(ts, h.log.EndOffset())
+		require.NoError(h.t, err)
+		require.Equal(h.t, any, ok, "timestamp %d", ts)
+		if ok {
+			require.Equal(h.t, want, got)
+		}
+	}
 }
 
 // checkProducers goes by the batches alone, as who copies the log does: no
