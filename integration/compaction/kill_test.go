@@ -3,6 +3,8 @@ package compaction
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,16 +15,34 @@ import (
 	"strandline/integration/kit"
 )
 
+// rewriteSteps are where a server can be made to pause within a rewrite.
+var rewriteSteps = []string{"rewrite-cleaned", "rewrite-swap", "rewrite-replace"}
+
+// pauseAt makes the server pause, at its next start, in the middle of a rewrite:
+// at another step with each kill, and at none with every fourth. The file that it
+// returns is there then.
+func pauseAt(s *kit.Server, kill, nth int) (file string) {
+	if kill%4 == 3 {
+		s.Env("STRANDLINE_STEP=")
+		return ""
+	}
+	file = filepath.Join(s.Dir, fmt.Sprint("paused-", kill))
+	s.Env(fmt.Sprintf("STRANDLINE_STEP=%s:%d", rewriteSteps[kill%4], nth), "STRANDLINE_STEP_FILE="+file)
+	return file
+}
+
 // TestKilledWhileCompacting writes over and over to a few keys of logs that are
-// compacted all the time, kills the server at random moments, and compares what is
-// read, from the start, with what was acknowledged.
+// compacted all the time, kills the server at the steps of a rewrite and at random
+// moments, and compares what is read, from the start, with what was acknowledged.
 func TestKilledWhileCompacting(t *testing.T) {
 	kills := 4
 	if kit.Long() {
 		kills = 50
 	}
 	rng := rand.New(rand.NewPCG(7, 7))
-	s := kit.Start(t, map[string]string{"log.cleaner.backoff.ms": "10", "log.cleaner.min.cleanable.ratio": "0.01", "log.segment.delete.delay.ms": "0"})
+	s := kit.New(t, t.TempDir(), map[string]string{"log.cleaner.backoff.ms": "10", "log.cleaner.min.cleanable.ratio": "0.01", "log.segment.delete.delay.ms": "0"})
+	paused := pauseAt(s, 0, 2)
+	s.MustStart()
 	a := at{t, s.Addr}
 	topics := []string{"one", "two"}
 	for _, topic := range topics {
@@ -54,9 +74,19 @@ func TestKilledWhileCompacting(t *testing.T) {
 				}
 			}
 		}()
-		<-moment
+		if paused == "" {
+			<-moment
+		} else {
+			kit.Eventually(t, 30*time.Second, "the server is in the middle of a rewrite", func() bool {
+				_, err := os.Stat(paused)
+				return err == nil
+			})
+		}
 		s.Kill()
 		<-ended
+		if paused = pauseAt(s, kill+1, 1+rng.IntN(20)); kill == kills-1 {
+			s.Env("STRANDLINE_STEP=")
+		}
 		s.MustStart()
 		a.addr = s.Addr
 		for _, topic := range topics {
