@@ -51,13 +51,49 @@ type compactions struct {
 		busy map[cluster.TopicPartition]struct{}
 		// stuck are the partitions on which a pass failed, with the configuration that
 		// they had: another one is worth a try.
-		stuck map[cluster.TopicPartition]config.Topic
+		stuck map[cluster.TopicPartition]stuck
 		later map[cluster.TopicPartition]time.Time // not before
 		// idle are those that had nothing to do when they were last looked at.
 		idle map[cluster.TopicPartition]idle
+		// seen is what each was like when it was last looked at.
+		seen map[cluster.TopicPartition]cleaner.Dirt
 	}
 	passes, failures, records, read, written, reclaimed atomic.Int64
 	maxRatio                                            atomic.Uint64 // bits of a float64
+}
+
+// stuck is why a partition is not compacted any more.
+type stuck struct {
+	settings config.Topic
+	err      error
+}
+
+// CompactionOutlook is what the cleaner knows of a compacted replica.
+type CompactionOutlook struct {
+	// Threads is how many partitions may be compacted at once; 0: none is.
+	Threads int32
+	Running bool
+	// Failed is why a pass failed for good, nil where none has.
+	Failed error
+	// Dirt is what was there to compact when the cleaner last looked, which it does
+	// every log.cleaner.backoff.ms; Seen is false where it has not yet.
+	Dirt cleaner.Dirt
+	Seen bool
+}
+
+// compactionOutlook describes a replica whose topic is compacted.
+func (m *Manager) compactionOutlook(tp cluster.TopicPartition) *CompactionOutlook {
+	o := &CompactionOutlook{}
+	if m.cfg.Index != nil && m.cfg.Broker.Cleaner.Enabled {
+		o.Threads = m.cleanerConfig().Threads
+	}
+	c := &m.compactions
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, o.Running = c.mu.busy[tp]
+	o.Failed = c.mu.stuck[tp].err
+	o.Dirt, o.Seen = c.mu.seen[tp]
+	return o
 }
 
 // idle is a partition without anything to compact.
@@ -77,7 +113,8 @@ const (
 func (c *compactions) init() {
 	c.mu.idle = map[cluster.TopicPartition]idle{}
 	c.mu.busy = map[cluster.TopicPartition]struct{}{}
-	c.mu.stuck = map[cluster.TopicPartition]config.Topic{}
+	c.mu.stuck = map[cluster.TopicPartition]stuck{}
+	c.mu.seen = map[cluster.TopicPartition]cleaner.Dirt{}
 	c.mu.later = map[cluster.TopicPartition]time.Time{}
 }
 
@@ -183,7 +220,7 @@ func (m *Manager) dirtiest(idleFor time.Duration) *replica {
 			continue
 		}
 		highest = max(highest, d.Ratio)
-		m.noteIdle(tp, r, d.Due == "")
+		m.note(tp, r, d)
 		if d.Due != "" && d.Ratio > most {
 			chosen, most = r, d.Ratio
 		}
@@ -205,11 +242,13 @@ func (m *Manager) stillIdle(tp cluster.TopicPartition, r *replica, during time.D
 	return ok && len(c.mu.idle) > idleMany && m.cfg.Now().Sub(was.at) < during && was.activeBase == r.p.ActiveBase() && was.settings == r.p.Settings()
 }
 
-func (m *Manager) noteIdle(tp cluster.TopicPartition, r *replica, nothing bool) {
+// note keeps what a partition was like when it was looked at.
+func (m *Manager) note(tp cluster.TopicPartition, r *replica, d cleaner.Dirt) {
 	c := &m.compactions
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !nothing {
+	c.mu.seen[tp] = d
+	if d.Due != "" {
 		delete(c.mu.idle, tp)
 		return
 	}
@@ -232,7 +271,7 @@ func (m *Manager) compactable(tp cluster.TopicPartition, r *replica) bool {
 		return false
 	}
 	if failed, stuck := c.mu.stuck[tp]; stuck {
-		if failed == settings {
+		if failed.settings == settings {
 			return false
 		}
 		delete(c.mu.stuck, tp)
@@ -342,7 +381,7 @@ func (m *Manager) compactionFailed(r *replica, err error) {
 	c := &m.compactions
 	c.failures.Add(1)
 	c.mu.Lock()
-	c.mu.stuck[r.tp()] = r.p.Settings()
+	c.mu.stuck[r.tp()] = stuck{r.p.Settings(), err}
 	c.mu.Unlock()
 	m.cfg.Logger.Error("partition is not compacted any more until its configuration changes or the broker starts again; the others are",
 		"partition", r.key.String(), "dir", r.dir.path, "err", err)
@@ -360,7 +399,8 @@ func (m *Manager) forgetIndexes() {
 	c := &m.compactions
 	gone := func(tp cluster.TopicPartition) bool { return m.lookup(tp) == nil }
 	c.mu.Lock()
-	maps.DeleteFunc(c.mu.stuck, func(tp cluster.TopicPartition, _ config.Topic) bool { return gone(tp) })
+	maps.DeleteFunc(c.mu.stuck, func(tp cluster.TopicPartition, _ stuck) bool { return gone(tp) })
+	maps.DeleteFunc(c.mu.seen, func(tp cluster.TopicPartition, _ cleaner.Dirt) bool { return gone(tp) })
 	maps.DeleteFunc(c.mu.later, func(tp cluster.TopicPartition, _ time.Time) bool { return gone(tp) })
 	maps.DeleteFunc(c.mu.idle, func(tp cluster.TopicPartition, _ idle) bool { return gone(tp) })
 	c.mu.Unlock()

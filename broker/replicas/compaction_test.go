@@ -134,6 +134,11 @@ func TestLogsAreCompacted(t *testing.T) {
 		require.Equal(t, before.Passes, after.Passes, "idle")
 		require.Equal(t, before.BytesRead, after.BytesRead)
 		require.Less(t, after.MaxDirtyRatio, 0.01)
+		o := n.outlook(one)
+		require.True(t, o.Seen && o.Threads == 2 && !o.Running && o.Failed == nil, "%+v", o)
+		require.Positive(t, o.Dirt.CleanBytes)
+		require.Empty(t, o.Dirt.Due)
+		require.Nil(t, n.outlook(other), "it is not compacted")
 		n.stop()
 		index, err := n.m.cfg.Index.Partitions()
 		require.NoError(t, err)
@@ -183,6 +188,8 @@ func TestOneLogThatFailsStopsNoOther(t *testing.T) {
 		require.Equal(t, int64(1), s.Failures)
 		require.Contains(t, n.log.String(), "partition is not compacted any more")
 		require.Contains(t, n.log.String(), "damaged-0")
+		require.ErrorContains(t, n.outlook(damaged).Failed, "corrupt")
+		require.NoError(t, n.outlook(whole).Failed)
 		n.kill()
 	})
 }
@@ -316,6 +323,14 @@ func TestCompactionAndMoves(t *testing.T) {
 	})
 }
 
+// outlook is what is told of the compaction of a topic's only partition.
+func (n *node) outlook(topic cluster.TopicID) *CompactionOutlook {
+	n.t.Helper()
+	o, err := n.m.Outlook(cluster.TopicPartition{Topic: topic})
+	require.NoError(n.t, err)
+	return o.Compaction
+}
+
 // slow is a node whose passes take minutes until fast is called, and a topic with
 // 900 records of ten keys that one runs over.
 func slow(t *testing.T, fs disk.FS) (n *node, topic cluster.TopicID, fast func()) {
@@ -332,6 +347,7 @@ func slow(t *testing.T, fs disk.FS) (n *node, topic cluster.TopicID, fast func()
 	time.Sleep(10 * time.Second)
 	synctest.Wait()
 	require.Equal(t, 1, n.m.CompactionStats().Running)
+	require.True(t, n.outlook(topic).Running)
 	return n, topic, func() {
 		ctl.apply(command.ConfigsChanged{
 			Kind: request.BrokerResource, Broker: cluster.NoBroker,

@@ -252,6 +252,8 @@ type Outlook struct {
 	SealsBy time.Time
 	// SealBytes is how many more bytes seal it.
 	SealBytes int64
+	// Compaction is nil where the topic is not compacted.
+	Compaction *CompactionOutlook
 }
 
 // Outlook describes a replica and what the next retention pass does to it.
@@ -266,6 +268,9 @@ func (m *Manager) Outlook(tp cluster.TopicPartition) (Outlook, error) {
 	var o Outlook
 	o.Plan, o.Status = m.plan(r, false)
 	o.Settings = r.p.Settings()
+	if o.Settings.CleanupPolicy.Compact() && !o.Settings.Tiered {
+		o.Compaction = m.compactionOutlook(tp)
+	}
 	if n := len(o.Status.Segments); n > 0 {
 		active := o.Status.Segments[n-1]
 		o.SealBytes = max(0, o.Settings.SegmentBytes-active.Bytes)

@@ -86,6 +86,8 @@ type (
 		RemoteBytes      int64               `json:"remoteBytes"`
 		Seals            string              `json:"activeSegmentSeals"`
 		NextRetention    string              `json:"nextRetention"`
+		Compaction       string              `json:"compaction,omitempty"`
+		DirtyRatio       *float64            `json:"dirtyRatio,omitempty"`
 		Offline          string              `json:"offline,omitempty"`
 	}
 )
@@ -244,12 +246,25 @@ func (n *Node) layers(t *image.Topic) config.Layers {
 
 func (n *Node) topicConfig(t *image.Topic) config.Topic { return config.EffectiveTopic(n.layers(t)) }
 
-// retention lists what bounds a topic, with where each value comes from.
+// retention lists what bounds a topic, with where each value comes from. What has
+// no effect on a compacted topic is left out.
 func (n *Node) retention(t *image.Topic) []configSource {
 	var list []configSource
+	settings := n.topicConfig(t)
+	compacted, deletes := settings.CleanupPolicy.Compact(), settings.CleanupPolicy.Delete()
 	for _, v := range config.DescribeTopic(n.layers(t)) {
+		shown := false
 		switch v.Name {
-		case "retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes", "segment.bytes", "segment.ms", "cleanup.policy":
+		case "segment.bytes", "segment.ms", "cleanup.policy":
+			shown = true
+		case "retention.ms", "retention.bytes":
+			shown = deletes || !compacted
+		case "local.retention.ms", "local.retention.bytes":
+			shown = settings.Tiered || !compacted
+		case "min.cleanable.dirty.ratio", "min.compaction.lag.ms", "max.compaction.lag.ms", "delete.retention.ms":
+			shown = compacted
+		}
+		if shown {
 			list = append(list, configSource{Key: v.Name, Value: v.Value, Source: sourceName(v.Source)})
 		}
 	}
@@ -284,7 +299,35 @@ func (n *Node) describePartition(t *image.Topic, index int32) partitionState {
 	p.LogStartOffset, p.LocalStartOffset, p.RemoteEndOffset = s.LogStartOffset, s.LocalLogStartOffset, s.RemoteEndOffset
 	p.HighWatermark, p.LogEndOffset, p.LocalBytes, p.RemoteBytes = s.HighWatermark, s.LogEndOffset, s.LocalBytes, summary.LiveBytes
 	p.Seals, p.NextRetention = seals(o, n.cfg.Now()), nextRetention(o)
+	if c := o.Compaction; c != nil {
+		p.Compaction = compaction(c, o.Settings)
+		if c.Seen {
+			p.DirtyRatio = &c.Dirt.Ratio
+		}
+	}
 	return p
+}
+
+// compaction says how far it has come, and what happens next.
+func compaction(c *replicas.CompactionOutlook, settings config.Topic) string {
+	bytes := c.Dirt.DirtyBytes + c.Dirt.CleanBytes
+	switch {
+	case c.Failed != nil:
+		return "stopped until the topic's configuration changes or the broker starts again: " + c.Failed.Error()
+	case c.Running:
+		return "under way"
+	case c.Threads == 0:
+		return "off: log.cleaner.enable or log.cleaner.threads says so"
+	case !c.Seen:
+		return "not looked at yet"
+	case bytes == 0:
+		return "no segment is sealed yet"
+	}
+	what := fmt.Sprintf("%.0f%% of %d sealed bytes are dirty", 100*c.Dirt.Ratio, bytes)
+	if c.Dirt.Due != "" {
+		return what + "; due: " + string(c.Dirt.Due)
+	}
+	return what + fmt.Sprintf("; due above %.0f%% (min.cleanable.dirty.ratio)", 100*settings.MinCleanableDirtyRatio)
 }
 
 func seals(o replicas.Outlook, now time.Time) string {

@@ -302,7 +302,10 @@ type partitionStatus struct {
 	RemoteBytes      int64  `json:"remoteBytes"`
 	Seals            string `json:"activeSegmentSeals"`
 	NextRetention    string `json:"nextRetention"`
-	Offline          string `json:"offline,omitempty"` // why, where it is
+	// Compaction and DirtyRatio are there for compacted topics.
+	Compaction string   `json:"compaction,omitempty"`
+	DirtyRatio *float64 `json:"dirtyRatio,omitempty"`
+	Offline    string   `json:"offline,omitempty"` // why, where it is
 }
 
 type topicStatus struct {
@@ -382,6 +385,9 @@ func printTopic(s topicStatus) error {
 			continue
 		}
 		fmt.Fprintf(w, "partition %d\tactive segment seals: %s\n\tnext retention pass: %s\n", p.Partition, p.Seals, p.NextRetention)
+		if p.Compaction != "" {
+			fmt.Fprintf(w, "\tcompaction: %s\n", p.Compaction)
+		}
 	}
 	return w.Flush()
 }

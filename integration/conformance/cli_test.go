@@ -124,6 +124,10 @@ func TestCommandLine(t *testing.T) {
 		require.Nil(t, keysOf(t, out[2])["value"], "a tombstone")
 		require.Equal(t, "a=1\nb=\na=(none)\n", s.does("", "consume", "settings", "--exit-at-end", "--key-separator", "=", "--null-marker", "(none)"))
 		require.Equal(t, "1\n\n\n", s.does("", "consume", "settings", "--exit-at-end"))
+		text := s.does("", "topic", "describe", "settings", "--admin", s.Admin)
+		require.Contains(t, text, "compaction: ")
+		require.Regexp(t, `min\.cleanable\.dirty\.ratio +0\.5 +\(default\)`, text)
+		require.NotContains(t, text, "retention.bytes", "what has no effect is left out")
 	})
 	t.Run("large records", func(t *testing.T) {
 		s := shell{server, t}
