@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 // Expected is what a client sees of a sample.
 type Expected struct {
 	Topics map[string]Topic `json:"topics"`
+	Groups map[string]Group `json:"groups,omitempty"`
 }
 
 // Topic is what a client sees of a topic.
@@ -45,13 +46,16 @@ type Topic struct {
 	Partitions []Partition       `json:"partitions"`
 }
 
-// Partition is what a client reads from a partition.
+// Partition is what a client reads from a partition. Of a compacted topic that is
+// the last record of each key, where it has a value: the others may go at any time.
 type Partition struct {
 	Start   int64  `json:"start"`
 	End     int64  `json:"end"`
 	Records int    `json:"records"`
 	SHA256  string `json:"sha256"` // of offset, timestamp, key, value and headers of each record
 }
+
+func (t Topic) compacted() bool { return strings.Contains(t.Configs["cleanup.policy"], "compact") }
 
 func settings(dir string) map[string]string {
 	return map[string]string{
@@ -64,6 +68,12 @@ func settings(dir string) map[string]string {
 		"log.segment.delete.delay.ms":         "100",
 		"remote.log.manager.task.interval.ms": "100",
 		"remote.manifest.interval.ms":         "200",
+		"log.cleaner.backoff.ms":              "100",
+		"offsets.topic.num.partitions":        "3",
+		"offsets.topic.segment.bytes":         "8192",
+		// Members are still there when a sample is opened.
+		"group.consumer.max.session.timeout.ms": "3600000",
+		"group.consumer.session.timeout.ms":     "3600000",
 	}
 }
 
@@ -100,12 +110,18 @@ func open(t *testing.T, sample string) {
 			}
 		}
 	}
+	commit(t, s.Addr, "after", nil, kadm.Offset{Topic: "local", Partition: 1, At: 12, LeaderEpoch: -1, Metadata: "new"})
 	before := observe(t, s.Addr)
 	for topic, seen := range want.Topics {
+		more := 20
+		if seen.compacted() {
+			more = 1
+		}
 		for p := range seen.Partitions {
-			require.Equal(t, seen.Partitions[p].Records+20, before.Topics[topic].Partitions[p].Records, "%s-%d", topic, p)
+			require.Equal(t, seen.Partitions[p].Records+more, before.Topics[topic].Partitions[p].Records, "%s-%d", topic, p)
 		}
 	}
+	require.Equal(t, Offset{12, -1, "new"}, before.Groups["after"].Offsets["local-1"])
 	kit.Eventually(t, 20*time.Second, "what has sealed since leaves for the tier", func() bool {
 		var status struct {
 			Partitions []struct {
@@ -120,6 +136,7 @@ func open(t *testing.T, sample string) {
 	})
 	s.Restart(true)
 	require.Equal(t, before, observe(t, s.Addr))
+	membersGoOn(t, s.Addr, want)
 }
 
 // TestMakeSample writes the samples of this build: one after an orderly stop
@@ -138,6 +155,8 @@ func TestMakeSample(t *testing.T) {
 		s := kit.New(t, dir, settings(dir))
 		s.MustStart()
 		fill(t, s)
+		fillKeys(t, s)
+		fillGroups(t, s)
 		seen := observe(t, s.Addr)
 		if end == "killed" {
 			s.Kill()
@@ -272,37 +291,56 @@ func observe(t *testing.T, addr string) Expected {
 			}
 		}
 		for p := range int32(len(detail.Partitions)) {
-			topic.Partitions = append(topic.Partitions, read(ctx, t, addr, name, p, starts[name][p].Offset, ends[name][p].Offset))
+			all := read(ctx, t, addr, name, p, starts[name][p].Offset, ends[name][p].Offset)
+			if topic.compacted() {
+				all = latest(all)
+			}
+			topic.Partitions = append(topic.Partitions, summed(all, starts[name][p].Offset, ends[name][p].Offset))
 		}
 		seen.Topics[name] = topic
 	}
+	seen.Groups = observeGroups(ctx, t, addr)
 	return seen
 }
 
-func read(ctx context.Context, t *testing.T, addr, topic string, p int32, start, end int64) Partition {
+// read returns all records of a partition.
+func read(ctx context.Context, t *testing.T, addr, topic string, p int32, start, end int64) (records []*kgo.Record) {
 	t.Helper()
-	out := Partition{Start: start, End: end}
 	cl := client(t, addr, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {p: kgo.NewOffset().At(start)}}))
-	h := sha256.New()
 	for at := start; at < end; {
 		fetches := cl.PollFetches(ctx)
 		require.NoError(t, fetches.Err())
 		fetches.EachRecord(func(r *kgo.Record) {
 			require.GreaterOrEqual(t, r.Offset, at)
 			at = r.Offset + 1
-			out.Records++
-			var head [16]byte
-			binary.BigEndian.PutUint64(head[:], uint64(r.Offset))
-			binary.BigEndian.PutUint64(head[8:], uint64(r.Timestamp.UnixMilli()))
-			h.Write(head[:])
-			fmt.Fprintf(h, "%t%q%t%q", r.Key == nil, r.Key, r.Value == nil, r.Value)
-			for _, hd := range r.Headers {
-				fmt.Fprintf(h, "%q%q", hd.Key, hd.Value)
-			}
+			records = append(records, r)
 		})
 	}
-	out.SHA256 = hex.EncodeToString(h.Sum(nil))
-	return out
+	return records
+}
+
+// latest are the last records of their keys that have a value.
+func latest(records []*kgo.Record) []*kgo.Record {
+	last := map[string]*kgo.Record{}
+	for _, r := range records {
+		last[string(r.Key)] = r
+	}
+	return slices.DeleteFunc(records, func(r *kgo.Record) bool { return r != last[string(r.Key)] || r.Value == nil })
+}
+
+func summed(records []*kgo.Record, start, end int64) Partition {
+	h := sha256.New()
+	for _, r := range records {
+		var head [16]byte
+		binary.BigEndian.PutUint64(head[:], uint64(r.Offset))
+		binary.BigEndian.PutUint64(head[8:], uint64(r.Timestamp.UnixMilli()))
+		h.Write(head[:])
+		fmt.Fprintf(h, "%t%q%t%q", r.Key == nil, r.Key, r.Value == nil, r.Value)
+		for _, hd := range r.Headers {
+			fmt.Fprintf(h, "%q%q", hd.Key, hd.Value)
+		}
+	}
+	return Partition{start, end, len(records), hex.EncodeToString(h.Sum(nil))}
 }
 
 func pack(t *testing.T, dir, file string, names ...string) {
