@@ -24,6 +24,18 @@ func OffsetKey(group, topic string, partition int32) RecordKey {
 // schema, or version 1, which has neither leader epoch nor topic id, where
 // ExpireTime is set. Times are kept to the millisecond.
 func OffsetRecord(group, topic string, partition int32, o CommittedOffset) Record {
+	r, _ := appendOffsetRecord(make([]byte, 0, offsetRecordBytes(group, topic, o.Metadata)), group, topic, partition, o)
+	return r
+}
+
+// offsetRecordBytes is at least what a record of a committed offset takes.
+func offsetRecordBytes(group, topic, metadata string) int {
+	return 64 + len(group) + len(topic) + len(metadata)
+}
+
+// appendOffsetRecord writes an OffsetRecord behind buf, and returns it with the
+// longer buf.
+func appendOffsetRecord(buf []byte, group, topic string, partition int32, o CommittedOffset) (Record, []byte) {
 	v := kmsg.OffsetCommitValue{
 		Version:         newestOffsetCommit,
 		Offset:          int64(o.Offset),
@@ -35,7 +47,11 @@ func OffsetRecord(group, topic string, partition int32, o CommittedOffset) Recor
 	if !o.ExpireTime.IsZero() {
 		v.Version, v.ExpireTimestamp = offsetCommitExpiring, o.ExpireTime.UnixMilli()
 	}
-	return Record{Key: OffsetKey(group, topic, partition).Append(nil), Value: v.AppendTo(nil)}
+	at := len(buf)
+	buf = OffsetKey(group, topic, partition).Append(buf)
+	middle := len(buf)
+	buf = v.AppendTo(buf)
+	return Record{Key: buf[at:middle:middle], Value: buf[middle:len(buf):len(buf)]}, buf
 }
 
 // OffsetTombstone deletes a committed offset.

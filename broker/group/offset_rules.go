@@ -79,15 +79,22 @@ func CommitOffsets(now time.Time, cfg OffsetConfig, groupID string, rules Rules,
 	}
 	fx := Effects{Records: make([]Record, 0, len(req.Partitions))}
 	response := &CommitResponse{Partitions: make([]error, len(req.Partitions))}
+	size := 0
+	for _, p := range req.Partitions {
+		size += offsetRecordBytes(groupID, p.Topic, p.Metadata)
+	}
+	buf := make([]byte, 0, size)
 	for i, p := range req.Partitions {
 		if longer(p.Metadata, cfg.MetadataMax) || len(p.Metadata) > recordTextMax {
 			response.Partitions[i] = ErrOffsetMetadataTooLarge
 			continue
 		}
-		fx.Records = append(fx.Records, OffsetRecord(groupID, p.Topic, p.Partition, CommittedOffset{
+		var r Record
+		r, buf = appendOffsetRecord(buf, groupID, p.Topic, p.Partition, CommittedOffset{
 			Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: p.Metadata,
 			CommitTime: now, ExpireTime: expires, TopicID: p.TopicID,
-		}))
+		})
+		fx.Records = append(fx.Records, r)
 	}
 	fx.Replies = []Reply{{Token: req.Token, Commit: response}}
 	return fx

@@ -84,26 +84,53 @@ func (k RecordKey) Append(dst []byte) []byte {
 
 // ParseRecordKey reads a key. Errors: ErrUnknownRecord, ErrMalformedRecord.
 func ParseRecordKey(key []byte) (RecordKey, error) {
-	r := keyReader{rest: key}
-	k := RecordKey{Type: RecordType(r.int16())}
-	f, known := k.Type.fields()
-	switch {
-	case r.bad:
-		return RecordKey{}, fmt.Errorf("record key of %d bytes: %w", len(key), ErrMalformedRecord)
-	case !known:
-		return RecordKey{}, fmt.Errorf("record key of type %d: %w", k.Type, ErrUnknownRecord)
+	k, ok := splitKey(key)
+	if ok {
+		return RecordKey{Type: k.typ, Group: string(k.group), Topic: string(k.topic), Partition: k.partition, Member: string(k.member)}, nil
 	}
-	k.Group = r.string()
+	if len(key) < 2 {
+		return RecordKey{}, fmt.Errorf("record key of %d bytes: %w", len(key), ErrMalformedRecord)
+	}
+	why := ErrMalformedRecord
+	if _, known := k.typ.fields(); !known {
+		why = ErrUnknownRecord
+	}
+	return RecordKey{}, fmt.Errorf("record key of type %d: %w", k.typ, why)
+}
+
+// IsOffsetKey says whether a key is of the type of a committed offset's.
+func IsOffsetKey(key []byte) bool {
+	if len(key) < 2 {
+		return false
+	}
+	t := RecordType(binary.BigEndian.Uint16(key))
+	return t == OffsetCommitRecord || t == LegacyOffsetCommitRecord
+}
+
+// keyParts is a RecordKey whose strings are views of its bytes.
+type keyParts struct {
+	typ                  RecordType
+	group, topic, member []byte
+	partition            int32
+}
+
+// splitKey reads a key; false where it is not understood, of which then only the
+// type may be there.
+func splitKey(key []byte) (keyParts, bool) {
+	r := keyReader{rest: key}
+	k := keyParts{typ: RecordType(r.int16())}
+	f, known := k.typ.fields()
+	if r.bad || !known {
+		return k, false
+	}
+	k.group = r.bytes()
 	switch f {
 	case topicAndPartition:
-		k.Topic, k.Partition = r.string(), r.int32()
+		k.topic, k.partition = r.bytes(), r.int32()
 	case member:
-		k.Member = r.string()
+		k.member = r.bytes()
 	}
-	if r.bad || len(r.rest) > 0 {
-		return RecordKey{}, fmt.Errorf("record key of type %d: %w", k.Type, ErrMalformedRecord)
-	}
-	return k, nil
+	return k, !r.bad && len(r.rest) == 0
 }
 
 func appendString(dst []byte, s string) []byte {
@@ -116,16 +143,21 @@ type keyReader struct {
 	bad  bool
 }
 
+var noBytes [4]byte
+
+// next returns n bytes, or up to 4 zero ones where they are not there.
 func (r *keyReader) next(n int) []byte {
 	if r.bad || n < 0 || n > len(r.rest) {
 		r.bad = true
-		return make([]byte, max(0, min(n, 4)))
+		return noBytes[:max(0, min(n, len(noBytes)))]
 	}
 	b := r.rest[:n]
 	r.rest = r.rest[n:]
 	return b
 }
 
-func (r *keyReader) int16() int16   { return int16(binary.BigEndian.Uint16(r.next(2))) }
-func (r *keyReader) int32() int32   { return int32(binary.BigEndian.Uint32(r.next(4))) }
-func (r *keyReader) string() string { return string(r.next(int(r.int16()))) }
+func (r *keyReader) int16() int16  { return int16(binary.BigEndian.Uint16(r.next(2))) }
+func (r *keyReader) int32() int32  { return int32(binary.BigEndian.Uint32(r.next(4))) }
+func (r *keyReader) bytes() []byte { return r.next(int(r.int16())) }
+
+func (r *keyReader) string() string { return string(r.bytes()) }

@@ -121,3 +121,20 @@ func FuzzViewKey(f *testing.F) {
 		}
 	})
 }
+
+func TestAViewKeyTellsItsGroup(t *testing.T) {
+	for _, id := range []string{"", "g", "\x00", "a\x00b", "a\x00\xffb", "\x00\x01", "\x01\x00", "\xff\x00\x00"} {
+		for kind, k := range map[ViewKind]RecordKey{
+			OffsetKind: OffsetKey(id, "t\x00", 1), ClassicKind: MetadataKey(id), ConsumerKind: {Type: ConsumerMemberMetadataRecord, Group: id, Member: "\x00m"},
+		} {
+			got, prefix := ViewKeyGroup(k.ViewKey())
+			require.Equal(t, id, got)
+			require.Equal(t, ViewPrefix(kind, id), k.ViewKey()[:prefix])
+		}
+	}
+	for _, key := range []string{"", "o", "og", "og\x00", "oggg", "xg\x00\x01"} {
+		id, prefix := ViewKeyGroup([]byte(key))
+		require.Empty(t, id)
+		require.Len(t, key, prefix)
+	}
+}
