@@ -53,9 +53,12 @@ func (p *Partition) settle(req AppendRequest, result AppendResult, rolled bool, 
 	p.takeEndLocked(p.role.Load())
 	unflushed := int64(p.log.EndOffset() - p.log.FlushedOffset())
 	due := flushed(settings) || unflushed >= settings.FlushMessages
-	commit := p.awaitLocked(req.RequiredAcks, result.LastOffset+1, due)
+	var commit *Commit
+	if !req.FlushLater {
+		commit = p.awaitLocked(req.RequiredAcks, result.LastOffset+1, due)
+	}
 	if due && unflushed > 0 || rolled {
-		p.flushLocked()
+		p.dueLocked(!req.FlushLater)
 	}
 	if err := p.online(); err != nil { // went offline after the write
 		p.failCommitsLocked(err)

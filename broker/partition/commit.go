@@ -112,17 +112,40 @@ func (p *Partition) FlushSoon() {
 
 // flushLocked starts the flusher; one that runs already syncs again, since what
 // it is asked for may have come too late for the sync under way.
-func (p *Partition) flushLocked() {
+func (p *Partition) flushLocked() { p.dueLocked(true) }
+
+// dueLocked notes that a sync is due; start has a flusher do it, else one does
+// that runs already, or FlushAppended.
+func (p *Partition) dueLocked(start bool) {
 	if p.mu.closed || p.online() != nil {
 		return
 	}
 	p.mu.flushAgain = true
+	if start && p.boardLocked() {
+		go p.runFlusher()
+	}
+}
+
+// boardLocked makes the caller the flusher; false: there is one.
+func (p *Partition) boardLocked() bool {
 	if p.mu.flushing {
-		return
+		return false
 	}
 	p.mu.flushing = true
 	p.flushers.Add(1)
-	go p.runFlusher()
+	return true
+}
+
+// FlushAppended does, on the caller's goroutine, the sync that appends with
+// FlushLater have left, where one is due and nobody is at it. What it has decided
+// is decided when it returns.
+func (p *Partition) FlushAppended() {
+	p.mu.Lock()
+	mine := p.mu.flushAgain && !p.mu.closed && p.boardLocked()
+	p.mu.Unlock()
+	if mine {
+		p.runFlusher()
+	}
 }
 
 func (p *Partition) runFlusher() {

@@ -293,3 +293,57 @@ func TestBatchesThatGrowTooMuchAreRefused(t *testing.T) {
 	_, err := f.try(b.Build(), -1)
 	require.ErrorIs(t, err, ErrInvalidRecord)
 }
+
+// TestAppendsThatAreFlushedLater leave the sync to FlushAppended, which does it on
+// its caller's goroutine, or leaves it to whoever is at it.
+func TestAppendsThatAreFlushedLater(t *testing.T) {
+	settings := testSettings()
+	settings.FlushMessages = 1
+	f := leadAlone(t, settings)
+	later := func() {
+		t.Helper()
+		_, commit, err := f.p.Append(AppendRequest{
+			Records: f.batch(1), CurrentLeaderEpoch: cluster.NoLeaderEpoch, RequiredAcks: -1, Origin: FromCoordinator, FlushLater: true,
+		})
+		require.NoError(t, err)
+		require.Nil(t, commit)
+	}
+	var syncs atomic.Int64
+	f.fs.SetInjector(func(op disk.Op) error {
+		if op.Kind == disk.OpSyncData && strings.HasSuffix(op.Name, ".log") {
+			syncs.Add(1)
+		}
+		return nil
+	})
+	later()
+	later()
+	require.Zero(t, f.p.HighWatermark())
+	require.Zero(t, syncs.Load(), "nobody has synced")
+	f.p.FlushAppended()
+	require.Equal(t, cluster.Offset(2), f.p.HighWatermark())
+	f.p.FlushAppended()
+	require.EqualValues(t, 1, syncs.Load(), "there was nothing to sync")
+
+	gate := holdSyncs(f)
+	later()
+	done := make(chan struct{})
+	go func() { f.p.FlushAppended(); close(done) }()
+	<-gate.entered
+	later()
+	f.p.FlushAppended() // another is at it, and syncs again
+	_, commit, err := f.p.Append(AppendRequest{Records: f.batch(1), CurrentLeaderEpoch: cluster.NoLeaderEpoch, RequiredAcks: -1})
+	require.NoError(t, err)
+	require.Equal(t, cluster.Offset(2), f.p.HighWatermark())
+	close(gate.open)
+	<-done
+	require.NoError(t, commit.Err())
+	require.Equal(t, cluster.Offset(5), f.p.HighWatermark())
+
+	f.fs.SetInjector(disk.FailFrom(0, disk.OpSyncData))
+	later()
+	f.p.FlushAppended()
+	require.Equal(t, cluster.Offset(5), f.p.HighWatermark(), "what is not synced is not decided")
+	_, leads := f.p.Leading()
+	require.False(t, leads)
+	f.p.FlushAppended()
+}

@@ -32,6 +32,10 @@ type AppendRequest struct {
 	CurrentLeaderEpoch cluster.LeaderEpoch // NoLeaderEpoch: not checked
 	RequiredAcks       int16               // 0, 1 or -1 (all)
 	Origin             Origin
+	// FlushLater leaves the sync that the append may need to the caller's
+	// FlushAppended. Append returns no Commit then: the caller sees by the high
+	// watermark what became of it.
+	FlushLater bool
 }
 
 // AppendResult is the outcome of an append.

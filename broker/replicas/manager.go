@@ -94,7 +94,7 @@ const (
 const (
 	handlesMax = 1024
 	// flushesMax bounds the syncs of one directory that run at once.
-	flushesMax = 8
+	flushesMax = 64
 	// openersMax bounds the logs that are created at once.
 	openersMax = 8
 	// closersMax bounds the logs that are closed at once. Each waits for the disk
