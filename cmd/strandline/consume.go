@@ -202,7 +202,7 @@ func (f *consumeFlags) starts(ctx context.Context, adm *kadm.Client, topic strin
 		}
 		listed, ok := ends.Lookup(topic, e.Partition)
 		if ok && listed.Err != nil {
-			return nil, fmt.Errorf("topic %s: %w", topic, listed.Err)
+			return nil, topicError(topic, listed.Err)
 		}
 		s := start{from: from.at, end: e.At}
 		if from.listed != nil {
@@ -219,13 +219,13 @@ func (f *consumeFlags) starts(ctx context.Context, adm *kadm.Client, topic strin
 	if listed, ok := ends[topic]; !ok || len(starts) == 0 {
 		for _, l := range listed {
 			if l.Err != nil {
-				return nil, fmt.Errorf("topic %s: %w", topic, l.Err)
+				return nil, topicError(topic, l.Err)
 			}
 		}
 		if f.partition >= 0 && ok && len(listed) > 0 {
-			return nil, fmt.Errorf("topic %s has no partition %d: %w", topic, f.partition, kerr.UnknownTopicOrPartition)
+			return nil, unknownPartition(topic, f.partition, len(listed))
 		}
-		return nil, fmt.Errorf("topic %s: %w", topic, kerr.UnknownTopicOrPartition)
+		return nil, topicError(topic, kerr.UnknownTopicOrPartition)
 	}
 	return starts, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"strandline/metadata/cluster"
+	"strandline/metadata/config"
 )
 
 type topicFlags struct {
@@ -81,12 +82,31 @@ func keyValues(pairs []string) (map[string]*string, error) {
 	return m, nil
 }
 
-// withMessage adds the broker's sentence to a Kafka error.
-func withMessage(err error, message string) error {
-	if err == nil || message == "" {
+// withMessage adds the broker's sentence to a Kafka error of a topic.
+func withMessage(name string, err error, message string) error {
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return topicError(name, err)
+	case err == nil || message == "":
 		return err
 	}
 	return fmt.Errorf("%w: %s", err, message)
+}
+
+// refusedConfig is withMessage for a request that sets configurations, with what
+// to do where that is known. The broker's sentences are Apache Kafka's.
+func refusedConfig(topic string, err error, message string) error {
+	const unknown = "Unknown topic config name: "
+	if name, ok := strings.CutPrefix(message, unknown); ok {
+		if near := config.Nearest(name, config.TopicScope); near != "" {
+			message += " (did you mean " + near + "?)"
+		}
+	}
+	if strings.HasPrefix(message, "Remote log storage only supports topics with cleanup.policy=delete") {
+		message += " A compacted topic is not tiered: give --config remote.storage.enable=false with it, and for a topic that is tiered" +
+			" --config remote.log.delete.on.disable=true, which deletes what it has in the tier."
+	}
+	return withMessage(topic, err, message)
 }
 
 func (f *topicFlags) create(ctx context.Context, name string) error {
@@ -104,7 +124,7 @@ func (f *topicFlags) create(ctx context.Context, name string) error {
 			err = r.Err
 		}
 		if err != nil {
-			return withMessage(err, r.ErrMessage)
+			return refusedConfig(name, err, r.ErrMessage)
 		}
 		return f.print(map[string]any{"topic": name, "id": idText(r.ID), "partitions": r.NumPartitions, "replicationFactor": r.ReplicationFactor},
 			fmt.Sprintf("created topic %s with %s", name, counted(int64(r.NumPartitions), "partition")))
@@ -178,7 +198,7 @@ func (f *topicFlags) alter(ctx context.Context, name string) error {
 				err = r.Err
 			}
 			if err != nil {
-				return withMessage(err, r.ErrMessage)
+				return refusedConfig(name, err, r.ErrMessage)
 			}
 		}
 		if f.partitions >= 0 {
@@ -191,7 +211,7 @@ func (f *topicFlags) alter(ctx context.Context, name string) error {
 				err = r.Err
 			}
 			if err != nil {
-				return withMessage(err, r.ErrMessage)
+				return withMessage(name, err, r.ErrMessage)
 			}
 		}
 		return f.print(map[string]any{"topic": name}, "altered topic "+name)
@@ -213,11 +233,15 @@ func (f *topicFlags) checkDeleted(ctx context.Context, adm *kadm.Client, name st
 		err = r.Err
 	}
 	if err != nil {
-		return withMessage(err, r.ErrMessage)
+		return withMessage(name, err, r.ErrMessage)
 	}
 	for _, key := range f.delete {
 		if !slices.ContainsFunc(r.Configs, func(c kadm.Config) bool { return c.Key == key }) {
-			return fmt.Errorf("%w: --delete-config %s: topics have no such key", kerr.InvalidConfig, key)
+			hint := ""
+			if near := config.Nearest(key, config.TopicScope); near != "" {
+				hint = " (did you mean " + near + "?)"
+			}
+			return fmt.Errorf("%w: --delete-config %s: topics have no such key%s", kerr.InvalidConfig, key, hint)
 		}
 	}
 	return nil
@@ -248,7 +272,7 @@ func (f *topicFlags) remove(ctx context.Context, name string) error {
 			err = r.Err
 		}
 		if err != nil {
-			return withMessage(err, r.ErrMessage)
+			return withMessage(name, err, r.ErrMessage)
 		}
 		if f.wait {
 			if f.forever { // the broker waits for its grace time first
@@ -343,15 +367,24 @@ func (f *topicFlags) describe(ctx context.Context, name string) error {
 	})
 }
 
+// oneTopic is the topic that was asked for, or why it is not there.
 func oneTopic(topics kadm.TopicDetails, name string) (kadm.TopicDetail, error) {
 	t, ok := topics[name]
-	switch {
-	case !ok:
-		return t, fmt.Errorf("topic %s: %w", name, kerr.UnknownTopicOrPartition)
-	case t.Err != nil:
-		return t, fmt.Errorf("topic %s: %w", name, t.Err)
+	if !ok {
+		return t, topicError(name, kerr.UnknownTopicOrPartition)
 	}
-	return t, nil
+	return t, topicError(name, t.Err)
+}
+
+// topicError is an error that a topic was answered with, with its name.
+func topicError(name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return &kafkaError{kafka: kerr.UnknownTopicOrPartition, sentence: fmt.Sprintf("there is no topic %s; `strandline topic list` names those there are", shown(name))}
+	}
+	return fmt.Errorf("topic %s: %w", shown(name), err)
 }
 
 // status asks the admin listener, which must be that of the cluster that -b
