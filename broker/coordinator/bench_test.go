@@ -1,14 +1,20 @@
 package coordinator
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"strandline/broker/partition"
+	"strandline/broker/recordbatch"
 	"strandline/metadata/cluster"
 	"strandline/metadata/config"
 	"strandline/metadata/disk"
@@ -98,4 +104,50 @@ func BenchmarkRebuild(b *testing.B) {
 		require.NoError(b, views.Close())
 	}
 	b.ReportMetric(records*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+}
+
+// BenchmarkViewOfManyGroups commits ten offsets of one of 100,000 groups at a
+// time, straight into the views, and counts the
+// processor's time with what the database does on its own.
+func BenchmarkViewOfManyGroups(b *testing.B) {
+	const groups, partitions, offsets = 100_000, 50, 10
+	views, err := OpenViews(ViewsConfig{FS: disk.OS(), Dir: filepath.ToSlash(b.TempDir())})
+	require.NoError(b, err)
+	var all []*view
+	for p := range partitions {
+		var applied atomic.Int64
+		v, err := openView(views, cluster.TopicPartition{Topic: cluster.TopicID{7}, Partition: int32(p)}, identity{}, &applied)
+		require.NoError(b, err)
+		require.NoError(b, v.restart(partition.LogState{}))
+		all = append(all, v)
+	}
+	builder, value := recordbatch.Builder{}, make([]byte, 41)
+	var batch []byte
+	commit := func(group int) {
+		v := all[group%partitions]
+		builder.Reset(recordbatch.Options{BaseOffset: v.next})
+		for o := range offsets {
+			binary.BigEndian.PutUint64(value, rand.Uint64())
+			builder.Add(1_700_000_000_000, fmt.Appendf(nil, "o\x00\x01\x00\x0cgroup-%06d\x00\x09committed\x00\x00\x00%c", group, o), value)
+		}
+		batch = builder.AppendTo(batch[:0])
+		require.NoError(b, v.apply(batch))
+	}
+	for group := range groups {
+		commit(group)
+	}
+	before := processorTime(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		commit(rand.IntN(groups))
+	}
+	b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64(views.Stats().DiskBytes)/(groups*offsets), "disk-B/offset")
+	require.NoError(b, views.Close())
+}
+
+func processorTime(b *testing.B) time.Duration {
+	var r syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }

@@ -12,7 +12,8 @@
 //
 // # Goroutines
 //
-// One shard for each led partition; one watcher, which notices leadership and
+// One shard for each led partition, which also waits for the syncs of what it
+// appends, where the topic wants them; one watcher, which notices leadership and
 // decided data of the replicas hosted here; at most Limits.Appliers that feed
 // followers' views; one keeper, which makes the views durable from time to time
 // and replaces damaged ones. Runtime.Close ends them.

@@ -131,6 +131,8 @@ func (l *fakeLog) Append(req partition.AppendRequest) (partition.AppendResult, *
 	return result, nil, nil
 }
 
+func (l *fakeLog) FlushAppended() {}
+
 func (l *fakeLog) appendLocked(b recordbatch.Batch) {
 	b.SetBaseOffset(l.end)
 	b.SetPartitionLeaderEpoch(l.epoch)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,11 +25,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // identity is a schema under which keys are their own view keys.
 type identity struct{}
 
-func (identity) ViewKey(key []byte) ([]byte, error) {
+func (identity) AppendViewKey(dst, key []byte) ([]byte, error) {
 	if string(key) == "poison" {
-		return nil, errors.New("unreadable key")
+		return dst, errors.New("unreadable key")
 	}
-	return append([]byte(nil), key...), nil
+	return append(dst, key...), nil
+}
+
+// SetBytes makes sets of the keys that begin with the same byte, but for x.
+func (identity) SetBytes(viewKey []byte) int {
+	if strings.HasPrefix(string(viewKey), "x") {
+		return 0
+	}
+	return min(1, len(viewKey))
 }
 
 // ledger is a machine that keeps every pair in memory, as its users' machines
@@ -248,6 +257,7 @@ func (k *kit) tryRead(partitionID int32) (map[string]string, error) {
 			}
 			out[string(e.Key)] = string(e.Value)
 		}
+		compareSets(k.t, r)
 		return nil
 	})
 	return out, err
@@ -261,6 +271,7 @@ func (k *kit) seen(partitionID int32) (reader, machine map[string]string) {
 			require.NoError(k.t, err)
 			reader[string(e.Key)] = string(e.Value)
 		}
+		compareSets(k.t, tx.Reader())
 		for key, value := range m.(*ledger).pairs {
 			machine[key] = value
 		}

@@ -22,9 +22,11 @@ type Partition interface {
 	// an offset on, below the high watermark: about maxBytes of them, and one
 	// at least where there is one.
 	ReadDecided(dst []byte, from cluster.Offset, maxBytes int) ([]byte, error)
-	// Append appends batches; see partition.Partition. The commit that it may
-	// return is not needed: the high watermark tells.
+	// Append appends batches; see partition.Partition. It is asked with FlushLater,
+	// so that it returns no commit: the high watermark tells.
 	Append(req partition.AppendRequest) (partition.AppendResult, *partition.Commit, error)
+	// FlushAppended syncs what was appended with FlushLater, where that is due.
+	FlushAppended()
 	// AddWaiter and RemoveWaiter: w is woken when the high watermark, the log
 	// start offset or the role changes.
 	AddWaiter(w *partition.Waiter)
@@ -35,8 +37,13 @@ type Partition interface {
 // is kept and in whose order it is scanned. It must not fail for a key that a
 // newer version or another program may have written; an error stops the view.
 type Schema interface {
-	// ViewKey returns memory of its own or a view of recordKey.
-	ViewKey(recordKey []byte) ([]byte, error)
+	// AppendViewKey appends the view key to dst.
+	AppendViewKey(dst, recordKey []byte) ([]byte, error)
+	// SetBytes says how many bytes of a view key name the set that it belongs to,
+	// which all its keys begin with; 0: to none. Sets can be listed without their
+	// entries (Reader.Sets). It is the same for ever, or the format of views
+	// changes.
+	SetBytes(viewKey []byte) int
 }
 
 // Record is one record to append. A nil Value is a tombstone. The runtime keeps
@@ -68,6 +75,9 @@ type Reader interface {
 	Scan(prefix []byte) iter.Seq2[Entry, error]
 	// ScanFrom is Scan without the entries whose view key sorts before from.
 	ScanFrom(prefix, from []byte) iter.Seq2[Entry, error]
+	// Sets yields the sets (Schema.SetBytes) that have an entry and that begin with
+	// the prefix, in order. A set is valid until the next one. An error ends it.
+	Sets(prefix []byte) iter.Seq2[[]byte, error]
 	// Pending yields the decided records of open transactions whose view key
 	// has the prefix, by producer id and offset. An error ends it.
 	Pending(prefix []byte) iter.Seq2[Pending, error]

@@ -51,6 +51,14 @@ func scan(db store.Reader, tp cluster.TopicPartition, prefix, from []byte) iter.
 	}
 }
 
+// hasEntry says whether a view has an entry with a prefix.
+func hasEntry(db store.Reader, tp cluster.TopicPartition, prefix []byte) (bool, error) {
+	for _, err := range db.Scan(store.ViewEntries(tp, prefix)) {
+		return err == nil, err
+	}
+	return false, nil
+}
+
 // pendingOf reads the pending records of a view.
 func pendingOf(db store.Reader, tp cluster.TopicPartition, prefix []byte) iter.Seq2[Pending, error] {
 	return func(yield func(Pending, error) bool) {
@@ -85,6 +93,28 @@ func (r snapshotReader) Scan(prefix []byte) iter.Seq2[Entry, error] {
 
 func (r snapshotReader) ScanFrom(prefix, from []byte) iter.Seq2[Entry, error] {
 	return scan(r.snap, r.tp, prefix, from)
+}
+
+func (r snapshotReader) Sets(prefix []byte) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for note, err := range r.snap.Scan(store.ViewSets(r.tp, prefix)) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			set := store.ViewSet(note.Key)
+			there := string(note.Value) == setFilled
+			if !there {
+				if there, err = hasEntry(r.snap, r.tp, set); err != nil {
+					yield(nil, err)
+					return
+				}
+			}
+			if there && !yield(set, nil) {
+				return
+			}
+		}
+	}
 }
 
 func (r snapshotReader) Pending(prefix []byte) iter.Seq2[Pending, error] {
@@ -137,8 +167,31 @@ func (r liveReader) ScanFrom(prefix, from []byte) iter.Seq2[Entry, error] {
 	}
 }
 
+func (r liveReader) Sets(prefix []byte) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		var last []byte
+		for e, err := range r.Scan(prefix) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			n := r.view.schema.SetBytes(e.ViewKey)
+			if n == 0 || bytes.Equal(e.ViewKey[:n], last) {
+				continue
+			}
+			last = append(last[:0], e.ViewKey[:n]...)
+			if !yield(last, nil) {
+				return
+			}
+		}
+	}
+}
+
 func (r liveReader) Pending(prefix []byte) iter.Seq2[Pending, error] {
 	return func(yield func(Pending, error) bool) {
+		if len(r.view.pending) == 0 {
+			return // nothing to look for
+		}
 		for p, err := range r.view.pendingRecords(prefix) {
 			if !yield(p, r.view.trouble(err)) {
 				return

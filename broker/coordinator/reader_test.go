@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"strandline/metadata/disk"
+	"strandline/metadata/store"
 )
 
 func collect(t testing.TB, seq iter.Seq2[Entry, error]) []string {
@@ -25,6 +26,67 @@ func collect(t testing.TB, seq iter.Seq2[Entry, error]) []string {
 		out = append(out, string(e.Key)+"="+string(e.Value))
 	}
 	return out
+}
+
+// compareSets compares the sets that a reader knows with its entries.
+func compareSets(t testing.TB, r Reader) {
+	t.Helper()
+	want := []string{}
+	for e, err := range r.Scan(nil) {
+		require.NoError(t, err)
+		if n := (identity{}).SetBytes(e.ViewKey); n > 0 && !slices.Contains(want, string(e.ViewKey[:n])) {
+			want = append(want, string(e.ViewKey[:n]))
+		}
+	}
+	for _, prefix := range []string{"", "a"} {
+		got := []string{}
+		for set, err := range r.Sets([]byte(prefix)) {
+			require.NoError(t, err)
+			got = append(got, string(set))
+		}
+		require.Equal(t, slices.DeleteFunc(slices.Clone(want), func(s string) bool { return !strings.HasPrefix(s, prefix) }), got)
+	}
+	for range r.Sets(nil) {
+		break // it may be left
+	}
+}
+
+// TestASetThatIsEmptiedLeavesNothing looks at what a view notes of its sets.
+func TestASetThatIsEmptiedLeavesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, fs *disk.Crash) {
+		k := newKit(t, fs)
+		defer k.close()
+		log := newFakeLog(0)
+		log.auto = true
+		log.lead(1)
+		k.r.Host(log)
+		synctest.Wait()
+		notes := func() (out []string) {
+			for e, err := range k.views.db.Load().Scan(store.ViewSets(log.tp, nil)) {
+				require.NoError(t, err)
+				out = append(out, string(store.ViewSet(e.Key))+"="+string(e.Value))
+			}
+			return out
+		}
+		for _, pair := range []string{"a1=1", "a2=1", "b1=1", "x=1"} {
+			k.put(0, pair[:len(pair)-2], "1")
+		}
+		synctest.Wait()
+		require.Equal(t, []string{"a=f", "b=f"}, notes())
+		k.put(0, "a1", "-")
+		synctest.Wait()
+		require.Equal(t, []string{"a=d", "b=f"}, notes(), "somebody has to look")
+		require.Equal(t, map[string]string{"a2": "1", "b1": "1", "x": "1"}, k.read(0))
+		k.put(0, "b1", "-")
+		k.put(0, "a2", "-")
+		synctest.Wait()
+		require.Empty(t, notes())
+		k.put(0, "a2", "-")
+		k.put(0, "a2", "2")
+		synctest.Wait()
+		require.Equal(t, []string{"a=f"}, notes())
+		require.Equal(t, map[string]string{"a2": "2", "x": "1"}, k.read(0))
+	})
 }
 
 // TestScansShowViewAndOverlayAsOne compares scans by prefix and from a key with a
@@ -65,6 +127,7 @@ func TestScansShowViewAndOverlayAsOne(t *testing.T) {
 			for range r.Scan(nil) {
 				break // a scan may be left
 			}
+			compareSets(t, r)
 		}
 		committed := map[string]string{}
 		for round := range 200 {

@@ -195,6 +195,13 @@ func (r *Runtime) Read(partition int32, fn func(Reader) error) error {
 // those that are not yet, in no order. Every one is in one of the two from when
 // its replica leads: what is asked of all of them is then known to be whole.
 func (r *Runtime) Led() (loaded, loading []int32) {
+	loaded, loading, failed := r.Loaded()
+	return loaded, append(loading, failed...)
+}
+
+// Loaded is Led with, apart from those that are loading, those whose last attempt
+// failed: they are tried again, and may fail for ever.
+func (r *Runtime) Loaded() (loaded, loading, failed []int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for tp, rep := range r.mu.replicas {
@@ -202,11 +209,13 @@ func (r *Runtime) Led() (loaded, loading []int32) {
 		case rep.gone.Load() || !st.Leading || st.Offline != nil:
 		case rep.shard != nil && rep.shard.epoch == st.LeaderEpoch && rep.shard.readable() == nil:
 			loaded = append(loaded, tp.Partition)
+		case rep.lastErr != "":
+			failed = append(failed, tp.Partition)
 		default:
 			loading = append(loading, tp.Partition)
 		}
 	}
-	return loaded, loading
+	return loaded, loading, failed
 }
 
 // Status returns the current figures.

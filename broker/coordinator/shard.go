@@ -241,6 +241,10 @@ func (s *shard) catchUp(st partition.LogState) (more bool, err error) {
 // serve runs events until the tenure is over.
 func (s *shard) serve() error {
 	for {
+		select {
+		case <-s.woken.C: // it is looked at now
+		default:
+		}
 		st, err := s.led()
 		if err != nil {
 			return err
@@ -328,6 +332,9 @@ func (s *shard) work(st partition.LogState) bool {
 		s.event(st, now, func() { e(now, s.machine, &s.tx) })
 	}
 	_ = s.append(st, s.overlay.mark()) // who waits for it was told
+	if len(s.flight.batches) > 0 {
+		s.rep.p.FlushAppended() // events that come meanwhile share the next sync
+	}
 	return busy || n > 0
 }
 
@@ -420,7 +427,7 @@ func (s *shard) append(st partition.LogState, mark int) error {
 	s.group.reset()
 	s.overlay.seal(mark)
 	result, _, err := s.rep.p.Append(partition.AppendRequest{
-		Records: s.batch, CurrentLeaderEpoch: s.epoch, RequiredAcks: -1, Origin: partition.FromCoordinator,
+		Records: s.batch, CurrentLeaderEpoch: s.epoch, Origin: partition.FromCoordinator, RequiredAcks: -1, FlushLater: true,
 	})
 	if err != nil {
 		if _, lost := s.led(); lost != nil {

@@ -41,12 +41,10 @@ func (tx *Tx) Reader() Reader { return tx.s.reader }
 func (tx *Tx) Append(records ...Record) {
 	tx.add(noProducer, records)
 	for _, r := range records {
-		viewKey, err := tx.s.view.schema.ViewKey(r.Key)
-		if err != nil {
+		if err := tx.s.overlay.push(tx.s.view.schema, r, tx.timestamp); err != nil {
 			tx.err = errors.Join(tx.err, err)
 			return
 		}
-		tx.s.overlay.push(viewKey, r, tx.timestamp)
 	}
 }
 

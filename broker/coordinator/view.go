@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,7 +16,18 @@ import (
 
 // viewFormat is the version of what a view's values look like. A view of another
 // one is built again.
-const viewFormat = 1
+const viewFormat = 2
+
+// What a view notes of a set of its keys: that the last change in it was a record,
+// so that it has one, or a deletion, so that somebody has to look.
+const (
+	setFilled  = "f"
+	setDoubted = "d"
+)
+
+// doubtsMax bounds the sets that are looked at after one step: of what is beyond
+// it, whoever lists sets has to look.
+const doubtsMax = 4096
 
 // position is how much of the log is in a view.
 type position struct {
@@ -41,11 +53,19 @@ type view struct {
 	// pending counts the undecided records under a view key.
 	pending map[string]int
 
-	decoder recordbatch.Decoder
-	buf     []byte // of the log
-	key     []byte // scratch
-	value   []byte // scratch
-	applied *atomic.Int64
+	decoder     recordbatch.Decoder
+	buf         []byte // of the log
+	viewKey     []byte // scratch, as are the next two
+	key         []byte
+	value       []byte
+	positionKey []byte
+	applied     *atomic.Int64
+
+	// Of the step under way: the set of the last change, what was noted of it, and
+	// the sets that a deletion has left in doubt.
+	noted  []byte
+	note   string
+	doubts map[string]bool
 }
 
 // openView reads what a view's owner keeps in memory.
@@ -54,8 +74,10 @@ func openView(views *Views, tp cluster.TopicPartition, schema Schema, applied *a
 	if err != nil {
 		return nil, err
 	}
-	v := &view{views: views, db: db, tp: tp, schema: schema, pending: map[string]int{}, applied: applied}
-	value, ok, err := db.Get(store.ViewPositionKey(tp))
+	v := &view{
+		views: views, db: db, tp: tp, schema: schema, pending: map[string]int{}, doubts: map[string]bool{}, applied: applied, positionKey: store.ViewPositionKey(tp),
+	}
+	value, ok, err := db.Get(v.positionKey)
 	if err != nil {
 		return nil, v.trouble(err)
 	}
@@ -122,7 +144,7 @@ func (v *view) restart(st partition.LogState) error {
 		b.DeleteRange(r)
 	}
 	begin := position{next: st.LogStartOffset, epoch: cluster.NoLeaderEpoch, begun: st.CompactedTombstonesBelow}
-	b.Set(store.ViewPositionKey(v.tp), begin.append(nil))
+	b.Set(v.positionKey, begin.append(nil))
 	if err := v.views.commit(b); err != nil {
 		return v.trouble(err)
 	}
@@ -154,8 +176,42 @@ func (v *view) advance(p Partition, maxBytes int) (bool, error) {
 // apply moves the view past whole batches (C1, C2). After an error the view is
 // where its position says, and is to be opened again.
 func (v *view) apply(batches []byte) error {
-	b := v.db.NewBatch()
+	if v.reads(batches) {
+		b := v.db.NewBatch()
+		defer func() { _ = b.Close() }()
+		return v.applyTo(b, b, batches)
+	}
+	b := v.db.NewWriteBatch()
 	defer func() { _ = b.Close() }()
+	return v.applyTo(b, nil, batches)
+}
+
+// changes is what a step wants to change: a store.Batch or a store.WriteBatch.
+type changes interface {
+	Set(key, value []byte)
+	Delete(key []byte)
+	Commit(store.Durability) error
+	Close() error
+}
+
+// reads says whether batches can only be applied by somebody who sees what they
+// have changed so far: where transactions are in play.
+func (v *view) reads(batches []byte) bool {
+	if len(v.pending) > 0 {
+		return true
+	}
+	for rest := batches; len(rest) > 0; {
+		batch, more, err := recordbatch.First(rest)
+		if err != nil || batch.IsControl() || batch.IsTransactional() {
+			return true
+		}
+		rest = more
+	}
+	return false
+}
+
+// applyTo is apply with what it changes, which seen, where it is not nil, shows.
+func (v *view) applyTo(b changes, seen *store.Batch, batches []byte) error {
 	at, changed := v.position, false
 	for rest := batches; len(rest) > 0; {
 		batch, more, err := recordbatch.First(rest)
@@ -170,10 +226,10 @@ func (v *view) apply(batches []byte) error {
 			continue
 		}
 		if batch.IsControl() {
-			if err := v.decide(b, batch); err != nil {
+			if err := v.decide(seen, batch); err != nil {
 				return err
 			}
-		} else if err := v.put(b, batch, at.next); err != nil {
+		} else if err := v.put(b, seen, batch, at.next); err != nil {
 			return err
 		}
 		at.next, at.epoch, changed = batch.NextOffset(), batch.PartitionLeaderEpoch(), true
@@ -185,20 +241,44 @@ func (v *view) apply(batches []byte) error {
 }
 
 // settle commits a batch together with the position that it leads to.
-func (v *view) settle(b *store.Batch, at position) error {
+func (v *view) settle(b changes, at position) error {
 	v.value = at.append(v.value[:0])
-	b.Set(store.ViewPositionKey(v.tp), v.value)
+	b.Set(v.positionKey, v.value)
 	if err := v.views.commit(b); err != nil {
 		return v.trouble(err)
 	}
 	v.position = at
 	v.publish()
+	return v.tidy()
+}
+
+// tidy forgets the sets that the last step has emptied. Until then, and where it
+// does not come to it, readers look for themselves.
+func (v *view) tidy() error {
+	v.note = ""
+	if len(v.doubts) == 0 {
+		return nil
+	}
+	b := v.db.NewWriteBatch()
+	for set := range v.doubts {
+		delete(v.doubts, set)
+		has, err := hasEntry(v.db, v.tp, []byte(set))
+		if err != nil {
+			return errors.Join(v.trouble(err), b.Close())
+		}
+		if !has {
+			b.Delete(store.AppendViewSetKey(nil, v.tp, []byte(set)))
+		}
+	}
+	if err := v.views.commit(b); err != nil {
+		return v.trouble(err)
+	}
 	return nil
 }
 
 // put enters the records of a batch from an offset on: those of a transaction as
 // pending ones.
-func (v *view) put(b *store.Batch, batch recordbatch.Batch, from cluster.Offset) error {
+func (v *view) put(b changes, seen *store.Batch, batch recordbatch.Batch, from cluster.Offset) error {
 	open := batch.IsTransactional()
 	for r, err := range v.decoder.Records(batch) {
 		if err != nil {
@@ -207,10 +287,10 @@ func (v *view) put(b *store.Batch, batch recordbatch.Batch, from cluster.Offset)
 		if r.Offset < from {
 			continue
 		}
-		viewKey, err := v.schema.ViewKey(r.Key)
-		if err != nil {
+		if v.viewKey, err = v.schema.AppendViewKey(v.viewKey[:0], r.Key); err != nil {
 			return fmt.Errorf("record at %d: %w", r.Offset, err)
 		}
+		viewKey := v.viewKey
 		if open {
 			v.value = appendRecord(v.value[:0], viewKey, r)
 			b.Set(store.ViewPendingKey(v.tp, batch.ProducerID(), r.Offset), v.value)
@@ -219,7 +299,7 @@ func (v *view) put(b *store.Batch, batch recordbatch.Batch, from cluster.Offset)
 		}
 		v.set(b, viewKey, r)
 		if len(v.pending) > 0 && v.pending[string(viewKey)] > 0 {
-			if err := v.supersede(b, viewKey, r.Offset); err != nil {
+			if err := v.supersede(seen, viewKey, r.Offset); err != nil {
 				return err
 			}
 		}
@@ -228,7 +308,10 @@ func (v *view) put(b *store.Batch, batch recordbatch.Batch, from cluster.Offset)
 }
 
 // set makes a record the latest under its view key.
-func (v *view) set(b *store.Batch, viewKey []byte, r recordbatch.Record) {
+func (v *view) set(b changes, viewKey []byte, r recordbatch.Record) {
+	if n := v.schema.SetBytes(viewKey); n > 0 {
+		v.noteSet(b, viewKey[:n], r.Value != nil)
+	}
 	v.key = store.AppendViewEntryKey(v.key[:0], v.tp, viewKey)
 	if r.Value == nil {
 		b.Delete(v.key)
@@ -236,6 +319,26 @@ func (v *view) set(b *store.Batch, viewKey []byte, r recordbatch.Record) {
 	}
 	v.value = appendRecord(v.value[:0], nil, r)
 	b.Set(v.key, v.value)
+}
+
+// noteSet notes what the last change of a set was.
+func (v *view) noteSet(b changes, set []byte, filled bool) {
+	note := setDoubted
+	if filled {
+		note = setFilled
+	}
+	if v.note == note && bytes.Equal(v.noted, set) {
+		return
+	}
+	v.noted, v.note = append(v.noted[:0], set...), note
+	v.key = store.AppendViewSetKey(v.key[:0], v.tp, set)
+	b.Set(v.key, []byte(note))
+	switch {
+	case filled && len(v.doubts) > 0:
+		delete(v.doubts, string(set))
+	case !filled && len(v.doubts) < doubtsMax:
+		v.doubts[string(set)] = true
+	}
 }
 
 // supersede drops the pending records under a view key that are older than one

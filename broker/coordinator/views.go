@@ -21,6 +21,12 @@ type ViewsConfig struct {
 	Fatal func(error)
 }
 
+// memTableBytes bounds what the database collects before it makes a table of it.
+// Commits of many groups lie all over the keys, so that every table is merged with
+// all the others: a quarter of this costs twice the processor's time a commit
+// (BenchmarkViewOfManyGroups). It is only as large as there is to collect.
+const memTableBytes = 16 << 20
+
 // Views are the views of all partitions, of all internal topics, in one
 // database. They are a cache: a database that does not open, or turns out to be
 // damaged, is replaced by an empty one, and the views are built again from the
@@ -61,7 +67,7 @@ func (v *Views) open() (*store.DB, error) {
 	var made atomic.Pointer[store.DB]
 	var early atomic.Pointer[error]
 	db, err := store.Open(store.Config{
-		FS: v.cfg.FS, Dir: v.cfg.Dir, Logger: v.cfg.Logger, Fatal: v.cfg.Fatal,
+		FS: v.cfg.FS, Dir: v.cfg.Dir, Logger: v.cfg.Logger, Fatal: v.cfg.Fatal, MemTableBytes: memTableBytes,
 		Damaged: func(err error) {
 			early.Store(&err)
 			if db := made.Load(); db != nil {
@@ -204,7 +210,7 @@ func (v *Views) drop(tp cluster.TopicPartition) error {
 }
 
 // commit commits and closes a batch.
-func (v *Views) commit(b *store.Batch) error {
+func (v *Views) commit(b changes) error {
 	err := b.Commit(store.NoSync)
 	v.dirty.Store(true)
 	return errors.Join(err, b.Close())

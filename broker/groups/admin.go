@@ -1,10 +1,12 @@
 package groups
 
 import (
-	"bytes"
 	"context"
 	"iter"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"strandline/broker/coordinator"
@@ -193,53 +195,59 @@ func (s *shard) everyOffset(id string) iter.Seq2[group.PartitionName, error] {
 	}
 }
 
-// List implements broker/api's GroupAdmin.
+// List implements broker/api's GroupAdmin. Partitions are listed side by side.
 func (g *Groups) List(ctx context.Context, filter group.ListFilter) ([]group.Listed, error) {
 	loaded, loading := g.runtime.Led()
 	if len(loading) > 0 {
 		return nil, group.ErrCoordinatorLoading
 	}
 	slices.Sort(loaded)
-	var list []group.Listed
-	for _, p := range loaded {
-		some, err := g.listPartition(ctx, p)
+	lists, errs := make([][]group.Listed, len(loaded)), make([]error, len(loaded))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(len(loaded), runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(loaded)); i = next.Add(1) - 1 {
+				lists[i], errs[i] = g.listPartition(ctx, loaded[i], filter)
+				if errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
 		if err != nil {
 			return nil, err
 		}
-		for _, l := range some {
-			if filter.Selects(l) {
-				list = append(list, l)
-			}
-		}
 	}
-	return list, nil
+	return slices.Concat(lists...), nil
 }
 
 // listPartition lists the groups in memory, and from the view those that are not.
-func (g *Groups) listPartition(ctx context.Context, p int32) ([]group.Listed, error) {
+func (g *Groups) listPartition(ctx context.Context, p int32, filter group.ListFilter) ([]group.Listed, error) {
 	var list []group.Listed
+	seen := map[string]bool{}
 	_, err := g.askPartition(ctx, p, g.cfg.Groups.OffsetsCommitTimeout, func(s *shard, _ time.Time, tx *coordinator.Tx, token group.Token) {
 		for _, e := range s.groups {
-			list = append(list, e.listed())
+			seen[e.id] = true
+			if l := e.listed(); filter.Selects(l) {
+				list = append(list, l)
+			}
 		}
 		s.reply(tx, group.Reply{Token: token})
 	})
 	if err != nil {
 		return nil, err
 	}
-	seen := make(map[string]bool, len(list))
-	for _, l := range list {
-		seen[l.GroupID] = true
-	}
 	err = g.runtime.Read(p, func(r coordinator.Reader) error {
-		for l, err := range storedGroups(r) {
+		for l, err := range storedGroups(r, seen) {
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case err != nil:
 				return err
-			case !seen[l.GroupID]:
-				seen[l.GroupID] = true
+			case filter.Selects(l):
 				list = append(list, l)
 			}
 		}
@@ -252,10 +260,14 @@ func (g *Groups) listPartition(ctx context.Context, p int32) ([]group.Listed, er
 }
 
 // storedGroups are the groups that the view knows, as they are while they have no
-// members; a group may come twice.
-func storedGroups(r coordinator.Reader) iter.Seq2[group.Listed, error] {
+// members, each once and without those that were seen.
+func storedGroups(r coordinator.Reader, seen map[string]bool) iter.Seq2[group.Listed, error] {
 	return func(yield func(group.Listed, error) bool) {
 		for id, err := range storedIDs(r, group.ConsumerKind) {
+			if err == nil && seen[id] {
+				continue
+			}
+			seen[id] = true
 			if !yield(group.Listed{GroupID: id, ProtocolType: group.ConsumerProtocol, State: group.Empty, Type: group.Consumer}, err) || err != nil {
 				return
 			}
@@ -267,14 +279,18 @@ func storedGroups(r coordinator.Reader) iter.Seq2[group.Listed, error] {
 			}
 			k, kerr := group.ParseRecordKey(e.Key)
 			m, merr := group.ParseMetadata(e.Value)
-			if kerr != nil || merr != nil {
+			if kerr != nil || merr != nil || seen[k.Group] {
 				continue // a request for the group tells
 			}
+			seen[k.Group] = true
 			if !yield(group.Listed{GroupID: k.Group, ProtocolType: m.ProtocolType, State: group.Empty, Type: group.Classic}, nil) {
 				return
 			}
 		}
 		for id, err := range storedIDs(r, group.OffsetKind) {
+			if err == nil && len(seen) > 0 && seen[id] {
+				continue
+			}
 			if !yield(group.Listed{GroupID: id, State: group.Empty, Type: group.Classic}, err) || err != nil {
 				return
 			}
@@ -282,47 +298,17 @@ func storedGroups(r coordinator.Reader) iter.Seq2[group.Listed, error] {
 	}
 }
 
-// skipAfter is how many entries of one group are read one by one before the rest
-// of them is skipped.
-const skipAfter = 16
-
 // storedIDs are the groups that have entries of a kind, each once.
 func storedIDs(r coordinator.Reader, kind group.ViewKind) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		from, done := []byte{byte(kind)}, false
-		for !done {
-			done = true
-			var prefix []byte
-			n := 0
-			for e, err := range r.ScanFrom([]byte{byte(kind)}, from) {
-				if err != nil {
-					yield("", err)
-					return
-				}
-				if prefix != nil && bytes.HasPrefix(e.ViewKey, prefix) {
-					if n++; n > skipAfter {
-						from, done = pastPrefix(prefix), false
-						break
-					}
-					continue
-				}
-				k, err := group.ParseRecordKey(e.Key)
-				if err != nil {
-					continue // not under its own key: nothing of ours
-				}
-				prefix, n = group.ViewPrefix(kind, k.Group), 0
-				if !yield(k.Group, nil) {
-					return
-				}
+		for set, err := range r.Sets([]byte{byte(kind)}) {
+			id := ""
+			if err == nil {
+				id, _ = group.ViewKeyGroup(set)
+			}
+			if !yield(id, err) {
+				return
 			}
 		}
 	}
-}
-
-// pastPrefix is the first key after all that have the prefix, whose last byte is
-// that of an end of text: 1.
-func pastPrefix(prefix []byte) []byte {
-	past := bytes.Clone(prefix)
-	past[len(past)-1]++
-	return past
 }

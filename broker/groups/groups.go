@@ -22,8 +22,19 @@ const regexRefresh = 10 * time.Minute
 // Topic is the topic that groups are kept in.
 const Topic = "__consumer_offsets"
 
-// ViewKey implements coordinator.Schema.
-func (Schema) ViewKey(recordKey []byte) ([]byte, error) { return group.ViewKey(recordKey) }
+// AppendViewKey implements coordinator.Schema.
+func (Schema) AppendViewKey(dst, recordKey []byte) ([]byte, error) {
+	return group.AppendViewKey(dst, recordKey)
+}
+
+// SetBytes implements coordinator.Schema: the offsets of a group are a set, and so
+// are its records where it is one of KIP-848.
+func (Schema) SetBytes(viewKey []byte) int {
+	if len(viewKey) == 0 || viewKey[0] != byte(group.OffsetKind) && viewKey[0] != byte(group.ConsumerKind) {
+		return 0
+	}
+	return group.ViewPrefixBytes(viewKey)
+}
 
 // Config is what Groups are made of.
 type Config struct {

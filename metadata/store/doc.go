@@ -27,6 +27,7 @@
 //	coordinators' views database
 //	  'v' topic(16) partition(4)        how far the log is in the view
 //	  'e' topic partition view key      latest record under a view key
+//	  's' topic partition set           whether a set of view keys has entries
 //	  't' topic partition producer(8)   record of a transaction that is open
 //	      offset(8)
 //

@@ -21,6 +21,7 @@ const (
 	prefixViewPosition = 'v'
 	prefixViewEntry    = 'e'
 	prefixViewPending  = 't'
+	prefixViewSet      = 's'
 )
 
 // Range is the keys from Lower (inclusive) to Upper (exclusive).
@@ -207,6 +208,22 @@ func ViewEntries(tp cluster.TopicPartition, prefix []byte) Range {
 // ViewKey returns the view key in a key of ViewEntries.
 func ViewKey(key []byte) []byte { return key[viewKeyBytes:] }
 
+// AppendViewSetKey appends the key of what a view notes of a set of its keys to dst.
+func AppendViewSetKey(dst []byte, tp cluster.TopicPartition, set []byte) []byte {
+	dst = append(dst, prefixViewSet)
+	dst = append(dst, tp.Topic[:]...)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(tp.Partition))
+	return append(dst, set...)
+}
+
+// ViewSets is the keys of the notes of a view's sets that begin with the prefix.
+func ViewSets(tp cluster.TopicPartition, prefix []byte) Range {
+	return prefixRange(AppendViewSetKey(nil, tp, prefix))
+}
+
+// ViewSet returns the set in a key of ViewSets.
+func ViewSet(key []byte) []byte { return key[viewKeyBytes:] }
+
 // ViewPendingKey is the key of a record of a producer's open transaction.
 func ViewPendingKey(tp cluster.TopicPartition, producer cluster.ProducerID, o cluster.Offset) []byte {
 	key := binary.BigEndian.AppendUint64(partitionKey(prefixViewPending, tp, 16), uint64(producer))
@@ -236,7 +253,7 @@ func ViewPendingRecord(key []byte) (cluster.ProducerID, cluster.Offset, bool) {
 // View is the ranges of keys that hold everything of a partition's view.
 func View(tp cluster.TopicPartition) []Range {
 	var out []Range
-	for _, prefix := range []byte{prefixViewPosition, prefixViewEntry, prefixViewPending} {
+	for _, prefix := range []byte{prefixViewPosition, prefixViewEntry, prefixViewPending, prefixViewSet} {
 		out = append(out, prefixRange(partitionKey(prefix, tp, 0)))
 	}
 	return out

@@ -102,7 +102,12 @@ func TestViewKeys(t *testing.T) {
 		require.True(t, in(store.ViewPositions(), position))
 		_, ok = store.ViewPositionPartition(pending)
 		require.False(t, ok)
-		for i, key := range [][]byte{position, entry, pending} {
+		set := store.AppendViewSetKey([]byte("kept"), b, viewKey)
+		require.Equal(t, "kept", string(set[:4]))
+		set = set[4:]
+		require.Equal(t, a == b && bytes.HasPrefix(viewKey, prefix), in(store.ViewSets(a, prefix), set))
+		require.Equal(t, viewKey, append([]byte{}, store.ViewSet(set)...))
+		for i, key := range [][]byte{position, entry, pending, set} {
 			for j, r := range store.View(a) {
 				require.Equal(t, i == j && a == b, in(r, key))
 			}
