@@ -71,6 +71,9 @@ func (s *shard) find(now time.Time, id string) (*entry, error) {
 	if e := s.groups[id]; e != nil {
 		return e, nil
 	}
+	if !s.stored.maybe(id) {
+		return nil, nil
+	}
 	e, err := s.load(now, id)
 	if err != nil || e == nil {
 		return nil, err

@@ -23,6 +23,7 @@ type shard struct {
 	partition int32
 	reader    coordinator.Reader
 	groups    map[string]*entry
+	stored    stored
 	timers    timers
 	waiting   map[group.Token]*call
 	token     group.Token // the last one given
@@ -78,6 +79,7 @@ func (s *shard) loadClassic(now time.Time) error {
 			s.damaged("", err)
 			continue
 		}
+		s.stored.add(k.Group)
 		record := group.Record{Key: append([]byte(nil), r.Key...), Value: append([]byte(nil), r.Value...)}
 		c, err := classic.Load(s.g.classic, k.Group, now, []group.Record{record})
 		switch {
@@ -120,6 +122,7 @@ func (s *shard) loadConsumers(now time.Time) error {
 		if k.Group != id {
 			flush()
 			id, members, records = k.Group, false, records[:0]
+			s.stored.add(id)
 		}
 		members = members || k.Type == group.ConsumerMemberMetadataRecord
 		records = append(records, group.Record{Key: append([]byte(nil), r.Key...), Value: append([]byte(nil), r.Value...)})
@@ -206,6 +209,7 @@ func (s *shard) append(tx *coordinator.Tx, fx group.Effects, failed func(error))
 	for _, r := range fx.Records {
 		tx.Append(coordinator.Record{Key: r.Key, Value: r.Value})
 	}
+	s.store(fx.Records)
 	records, replies := len(fx.Records) > 0, fx.Replies
 	s.g.counts.appended(fx.Records)
 	tx.Then(func(err error) {

@@ -38,6 +38,7 @@ type sweep struct {
 	deleted map[string]time.Time
 	seen    int64 // of Groups.dropped
 	tally   tally
+	stored  stored // as far as the pass has got
 
 	// What is known of the group that the cursor is in.
 	groupID string
@@ -144,6 +145,7 @@ func (s *shard) sweepSome(now time.Time, tx *coordinator.Tx) {
 		w.phase, w.cursor = sweepConsumers, []byte{byte(group.ConsumerKind)}
 	default:
 		s.g.counts.swept(s, w.tally)
+		s.stored, w.stored = w.stored, stored{}
 		w.running, w.next = false, w.began.Add(s.g.cfg.Groups.OffsetsRetentionCheck)
 		if w.again || !w.next.After(now) {
 			w.again, w.next = false, now.Add(sweepPause)
@@ -203,7 +205,7 @@ func (s *shard) enter(now time.Time, id string) error {
 	w.groupID, w.entered = id, false
 	e := s.groups[id]
 	var err error
-	if e == nil {
+	if e == nil && s.stored.maybe(id) {
 		if e, err = s.load(now, id); err != nil {
 			return err
 		}
@@ -265,6 +267,7 @@ func (s *shard) sweepGroups(now time.Time, tx *coordinator.Tx, kind group.ViewKi
 			continue
 		}
 		w.groupID, w.entered = k.Group, true
+		w.stored.add(k.Group)
 		if s.groups[k.Group] != nil {
 			continue // members, or somebody who is about to become one
 		}
