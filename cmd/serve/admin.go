@@ -53,7 +53,7 @@ func (n *Node) readiness() admin.Readiness {
 		return admin.Readiness{Reasons: []string{"the broker is starting or stopping"}, Tier: "starting"}
 	}
 	r := admin.Readiness{Ready: true, Reasons: []string{}, Tier: n.tierWord()}
-	for _, ready := range []func() (bool, []string){n.lifecycle.Ready, n.replicas.Ready} {
+	for _, ready := range []func() (bool, []string){n.lifecycle.Ready, n.replicas.Ready, n.coordinatorsReady} {
 		ok, reasons := ready()
 		r.Ready = r.Ready && ok
 		r.Reasons = append(r.Reasons, reasons...)
@@ -62,9 +62,11 @@ func (n *Node) readiness() admin.Readiness {
 }
 
 // becomeReady waits until every replica that this broker leads can be written
-// and read, and says so once. One whose log does not open may never be: clients
-// are served without it, and the others do not wait.
+// and read and their coordinators are loaded, and says so once. One whose log does
+// not open may never be: clients are served without it, and the others do not wait.
+// Clients are served while coordinators load, too: they answer that they do.
 func (n *Node) becomeReady(ctx context.Context, began time.Time) error {
+	var served time.Time
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -74,12 +76,16 @@ func (n *Node) becomeReady(ctx context.Context, began time.Time) error {
 				return err
 			}
 			n.ready.Store(true)
+			served = time.Now()
 			if len(unopened) > 0 {
 				n.cfg.Logger.Error("clients are served, but partitions cannot be opened: the broker is ready once they are gone or can be read",
 					"partitions", strings.Join(unopened, "; "), "remedy", "bring their folders back from a copy and restart, or delete the topics")
 			}
 		}
-		if servable && len(unopened) == 0 {
+		if servable && !n.coordinates.Load() {
+			n.coordinates.Store(n.awaitCoordinators(time.Since(served)))
+		}
+		if servable && len(unopened) == 0 && n.coordinates.Load() {
 			break
 		}
 		select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -52,6 +53,44 @@ func (c coordinated) Unhosted(topic string, tp cluster.TopicPartition) {
 	if r, ok := c[topic]; ok {
 		r.Unhost(tp)
 	}
+}
+
+// coordinatorsPatience bounds how long a start waits, before it says that the
+// broker is ready, for coordinators that load: a view that is built again from a
+// long log, or a log whose followers are away, may take any time.
+const coordinatorsPatience = 30 * time.Second
+
+// awaitCoordinators says whether a start that has served for a time need not wait
+// for coordinators any longer, and logs why.
+func (n *Node) awaitCoordinators(served time.Duration) bool {
+	for topic, r := range n.coordinated {
+		if _, loading, _ := r.Loaded(); len(loading) > 0 && served < coordinatorsPatience {
+			return false
+		} else if len(loading) > 0 {
+			n.cfg.Logger.Warn("coordinators are still loading: the broker is ready without them, and their clients are told to wait",
+				"topic", topic, "partitions", len(loading), "waited", served.Round(time.Millisecond))
+		}
+	}
+	for topic, r := range n.coordinated {
+		if loaded, _, failed := r.Loaded(); len(loaded)+len(failed) > 0 {
+			n.cfg.Logger.Info("coordinators loaded", "topic", topic, "partitions", len(loaded), "failed", len(failed), "took", served.Round(time.Millisecond))
+		}
+	}
+	return true
+}
+
+// coordinatorsReady is readiness as far as the start waits for coordinators.
+func (n *Node) coordinatorsReady() (bool, []string) {
+	if n.coordinates.Load() {
+		return true, nil
+	}
+	var reasons []string
+	for topic, r := range n.coordinated {
+		if _, loading, _ := r.Loaded(); len(loading) > 0 {
+			reasons = append(reasons, fmt.Sprintf("coordinators: %d partitions of %s are loading", len(loading), topic))
+		}
+	}
+	return false, reasons
 }
 
 var (

@@ -59,7 +59,10 @@ type Node struct {
 	cfg      Config
 	registry *prometheus.Registry
 	ready    atomic.Bool
-	line     readyLine
+	// coordinates: the coordinators of the start are loaded, or not waited for
+	// any longer.
+	coordinates atomic.Bool
+	line        readyLine
 	// ballast is the disk of metadata.log.dir; ballasted says that it was Held
 	// since the start.
 	ballast   *disk.Ballast
