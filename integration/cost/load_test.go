@@ -75,6 +75,14 @@ var loads = []load{
 		name: "Produce of 100 B and the Fetch that waits for it", prepare: produce(1, 1), check: produced, n: 2000, many: 20_000, tail: true,
 		allocations: 12, calls: map[string]float64{"read": 2.4, "pwrite64": 1, "pread64": 1, "write": 2.4},
 	},
+	{
+		name: "OffsetCommit of 1 offset, a group without members", prepare: commit(1), check: committed, n: 1000, many: 5000,
+		allocations: 48, calls: map[string]float64{"read": 1, "pwrite64": 1, "fdatasync": 1, "pread64": 1, "write": 1},
+	},
+	{
+		name: "OffsetCommit of 10 offsets, a group without members", prepare: commit(10), check: committed, n: 1000, many: 5000,
+		allocations: 56, calls: map[string]float64{"read": 1, "pwrite64": 1, "fdatasync": 1, "pread64": 1, "write": 1},
+	},
 }
 
 // bench is a server and a connection to it.
@@ -97,13 +105,15 @@ func newBench(t testing.TB) *bench {
 var made atomic.Int64
 
 // topic makes one of one partition and returns its name.
-func (b *bench) topic() string {
+func (b *bench) topic() string { return b.topicOf(1) }
+
+func (b *bench) topicOf(partitions int32) string {
 	b.t.Helper()
 	name := fmt.Sprintf("cost-%d", made.Add(1))
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.Version, req.TimeoutMillis = 5, 10_000
 	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, 1, 1
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, 1
 	req.Topics = append(req.Topics, topic)
 	require.Zero(b.t, b.conn.Call(req).(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode)
 	kit.Eventually(b.t, 10*time.Second, "the partition is led", func() bool {
@@ -285,6 +295,41 @@ func fetch(records int, maxBytes int32) func(*bench, int) []kmsg.Request {
 			out[i] = kit.Fetch(12, topic, 0, 0, maxBytes)
 		}
 		return out
+	}
+}
+
+// commit makes requests that commit offsets of one of a hundred groups each.
+func commit(offsets int) func(*bench, int) []kmsg.Request {
+	return func(b *bench, n int) []kmsg.Request {
+		name, out := b.topicOf(int32(offsets)), make([]kmsg.Request, n)
+		for i := range out {
+			req := kmsg.NewPtrOffsetCommitRequest()
+			req.Version, req.Group, req.Generation = 8, fmt.Sprintf("cost-%02d", i%100), -1
+			topic := kmsg.NewOffsetCommitRequestTopic()
+			topic.Topic = name
+			for p := range offsets {
+				q := kmsg.NewOffsetCommitRequestTopicPartition()
+				q.Partition, q.Offset = int32(p), int64(i)
+				topic.Partitions = append(topic.Partitions, q)
+			}
+			req.Topics = append(req.Topics, topic)
+			out[i] = req
+		}
+		find := kmsg.NewPtrFindCoordinatorRequest()
+		find.Version, find.CoordinatorKeys = 4, []string{"cost"}
+		b.conn.Call(find) // makes the topic that offsets are kept in
+		for i := range min(n, 100) {
+			kit.Eventually(b.t, 10*time.Second, "the group is served", func() bool {
+				return b.conn.Call(out[i]).(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode == 0
+			})
+		}
+		return out
+	}
+}
+
+func committed(t testing.TB, r kmsg.Response) {
+	for _, p := range r.(*kmsg.OffsetCommitResponse).Topics[0].Partitions {
+		require.Zero(t, p.ErrorCode)
 	}
 }
 

@@ -275,6 +275,7 @@ func TestHundredThousandGroups(t *testing.T) {
 
 // beginGroups starts a system and returns once every group is served.
 func beginGroups(t testing.TB, sys system, g groupLoad, made bool) (string, cost) {
+	kit.Binary(t) // built before anything is timed
 	m := measure()
 	sys.Spawn()
 	addr := sys.addr()

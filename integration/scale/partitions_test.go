@@ -38,6 +38,7 @@ func strandline(t testing.TB, set map[string]string) (*kit.Server, system) {
 // begin starts a system and returns once every partition of ready answers; with
 // none, once it answers at all. It gives how long that took.
 func (s system) begin(t testing.TB, z size, made bool) (*load, cost) {
+	kit.Binary(t) // built before anything is timed
 	m := measure()
 	s.Spawn()
 	addr := s.addr()
