@@ -72,17 +72,43 @@ func Run(src Sources, p Process) error {
 	} else {
 		logger.Error("stopping because the node cannot go on", "err", cause)
 	}
-	stop, stopped := context.WithTimeout(context.Background(), closeMax)
-	defer stopped()
-	err = n.Close(stop)
 	if cause != errStopped {
+		closeFailed(logger, n)
 		return cause
 	}
-	if err != nil {
+	stop, stopped := context.WithTimeout(context.Background(), closeMax)
+	defer stopped()
+	if err := n.Close(stop); err != nil {
 		logger.Error("the stop was not orderly; the next start scans the logs", "err", err)
 	}
 	logger.Info("stopped")
 	return nil
+}
+
+const (
+	// handOverMax is how long a node that failed tries to tell the others that it
+	// goes.
+	handOverMax = time.Second
+	// failedCloseMax is how long its parts are waited for in all.
+	failedCloseMax = 5 * time.Second
+)
+
+// closeFailed closes what still can be of a node that cannot go on. A part that
+// waits for the one that failed never ends: whoever starts the process again must
+// not wait for it.
+func closeFailed(logger *slog.Logger, n *Node) {
+	stop, stopped := context.WithTimeout(context.Background(), handOverMax)
+	defer stopped()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = n.Close(stop) // why it failed is told
+	}()
+	select {
+	case <-ended:
+	case <-time.After(failedCloseMax):
+		logger.Warn("some parts have not ended; the process does")
+	}
 }
 
 // announce tells scripts and people that the broker serves: the ready file
