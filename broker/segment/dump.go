@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"strandline/broker/leaderepoch"
 	"strandline/broker/producerstate"
@@ -300,7 +303,7 @@ func batchFields(b recordbatch.Batch, position int64) []Field {
 	if b.LogAppendTime() {
 		timestamp = "LogAppendTime"
 	}
-	return []Field{
+	fields := []Field{
 		{"baseOffset", b.BaseOffset()},
 		{"lastOffset", b.LastOffset()},
 		{"count", b.RecordCount()},
@@ -311,13 +314,18 @@ func batchFields(b recordbatch.Batch, position int64) []Field {
 		{"partitionLeaderEpoch", b.PartitionLeaderEpoch()},
 		{"isTransactional", b.IsTransactional()},
 		{"isControl", b.IsControl()},
-		{"position", position},
-		{timestamp, b.MaxTimestamp()},
-		{"size", b.Bytes()},
-		{"magic", b.Magic()},
-		{"compresscodec", b.Compression().String()},
-		{"crc", b.CRC()},
 	}
+	if b.HasDeleteHorizon() { // compaction has been here
+		fields = append(fields, Field{"deleteHorizonMs", b.FirstTimestamp()})
+	}
+	return append(fields,
+		Field{"position", position},
+		Field{timestamp, b.MaxTimestamp()},
+		Field{"size", b.Bytes()},
+		Field{"magic", b.Magic()},
+		Field{"compresscodec", b.Compression().String()},
+		Field{"crc", b.CRC()},
+	)
 }
 
 func recordFields(r *recordbatch.Record) []Field {
@@ -341,6 +349,15 @@ func sizeOf(p []byte) int {
 	return len(p)
 }
 
+// oneLine is text as it is, or quoted where it would end the line or steer a
+// terminal: headers are what clients made them.
+func oneLine(text string) string {
+	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
+		return text
+	}
+	return strconv.Quote(text)
+}
+
 // String is the item on one line.
 func (i Item) String() string {
 	var b strings.Builder
@@ -355,7 +372,7 @@ func (i Item) String() string {
 		case "key", "payload":
 			fmt.Fprintf(&b, "%s: %q", f.Name, f.Value)
 		default:
-			fmt.Fprintf(&b, "%s: %v", f.Name, f.Value)
+			fmt.Fprintf(&b, "%s: %s", oneLine(f.Name), oneLine(fmt.Sprint(f.Value)))
 		}
 	}
 	return b.String()

@@ -77,6 +77,15 @@ func TestItemsOnOneLine(t *testing.T) {
 	require.Equal(t, `| offset: 7 timestamp: 99 keySize: -1 valueSize: 1 payload: "v" header.h: 1`, lines[1])
 	require.Equal(t, `| offset: 8 timestamp: 99 keySize: 0 valueSize: -1 key: ""`, lines[2])
 	require.Empty(t, Item{}.Fields())
+	require.NotContains(t, lines[0], "deleteHorizonMs")
+
+	marked := recordbatch.NewBuilder(recordbatch.Options{BaseOffset: 7, DeleteHorizon: 1234})
+	marked.Add(5, []byte("k"), nil)
+	batch := recordbatch.Batch(marked.Build())
+	require.Contains(t, Item{Batch: batch}.String(), " isControl: false deleteHorizonMs: 1234 position: 0 CreateTime: 5 ")
+
+	odd := Item{Record: &recordbatch.Record{Key: []byte("\n\xff"), Headers: []recordbatch.Header{{Key: "a\tb", Value: []byte("\x1b[31m")}}}}
+	require.Equal(t, `| offset: 0 timestamp: 0 keySize: 2 valueSize: -1 key: "\n\xff" "header.a\tb": "\x1b[31m"`, odd.String())
 }
 
 // TestDumpEndsWithItsReader: an error of the callback ends the dump at once.

@@ -51,11 +51,7 @@ func dumpFile(name string, deep, asJSON bool) error {
 	out := json.NewEncoder(os.Stdout)
 	return segment.Dump(disk.OS(), name, deep, func(i segment.Item) error {
 		if !asJSON {
-			line := i.String()
-			if i.Record != nil {
-				line += " key: " + printable(i.Record.Key) + " payload: " + printable(i.Record.Value)
-			}
-			_, err := fmt.Println(line)
+			_, err := fmt.Println(i)
 			return err
 		}
 		fields := map[string]any{}
