@@ -166,6 +166,7 @@ func TestGroups(t *testing.T) {
 		{"java", "consumer", false},
 		{"java", "consumer", true},
 		{"franz-go", "eager", false},
+		{"franz-go", "cooperative", false},
 		{"franz-go", "cooperative", true},
 		{"franz-go", "consumer", false},
 		{"confluent", "eager", false},
