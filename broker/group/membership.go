@@ -13,6 +13,27 @@ type Protocol struct {
 	Metadata []byte
 }
 
+// DistinctProtocols is list without those whose name came before. list itself may
+// be returned, and is not changed.
+func DistinctProtocols(list []Protocol) []Protocol {
+	seen := make(map[string]struct{}, len(list))
+	for _, p := range list {
+		seen[p.Name] = struct{}{}
+	}
+	if len(seen) == len(list) {
+		return list
+	}
+	clear(seen)
+	distinct := make([]Protocol, 0, len(list))
+	for _, p := range list {
+		if _, ok := seen[p.Name]; !ok {
+			seen[p.Name] = struct{}{}
+			distinct = append(distinct, p)
+		}
+	}
+	return distinct
+}
+
 // JoinRequest asks for membership of a classic group, or for a new round of it.
 type JoinRequest struct {
 	Token Token

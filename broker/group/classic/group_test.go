@@ -1,6 +1,7 @@
 package classic
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -122,4 +123,23 @@ func TestADowngradeNeedsAProtocol(t *testing.T) {
 	require.ErrorIs(t, err, group.ErrInconsistentProtocol)
 	_, err = Downgrade(generous, "g", start, 5, members[:1], assign)
 	require.ErrorIs(t, err, group.ErrMalformedRecord)
+}
+
+// The protocols of a member are as many as its request has room for: to count them
+// must not hold up the other groups.
+func TestManyProtocols(t *testing.T) {
+	g := New(generous, "g", start)
+	names := make([]group.Protocol, 300_000)
+	for i := range names {
+		names[i].Name = strconv.Itoa(i)
+	}
+	began := time.Now()
+	for token, id := range []string{"m1", "m2", "m3"} {
+		req := request(group.Token(token+1), id)
+		req.Protocols = names
+		g.Join(start, req)
+	}
+	g.Tick(start)
+	require.Equal(t, "0", g.Protocol())
+	require.Less(t, time.Since(began), 10*time.Second)
 }

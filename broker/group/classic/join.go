@@ -14,6 +14,7 @@ import (
 // ErrCoordinatorNotAvailable (the group is dead) where that is not to be.
 func (g *Group) Join(now time.Time, req group.JoinRequest) group.Effects {
 	ev := &event{now: now}
+	req.Protocols = group.DistinctProtocols(req.Protocols)
 	g.handleJoin(ev, req)
 	if !g.recorded && (len(g.members) > 0 || len(g.pending) > 0) {
 		ev.record(group.MetadataRecord(g.id, group.Metadata{Generation: g.generation, StateTime: g.stateTime}))

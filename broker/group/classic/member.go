@@ -21,7 +21,7 @@ type member struct {
 
 	rebalanceTimeout time.Duration
 	sessionTimeout   time.Duration
-	protocols        []group.Protocol // by preference
+	protocols        []group.Protocol // by preference, each once
 	assignment       []byte
 
 	join, sync waiting
@@ -136,10 +136,7 @@ func (g *Group) synced(m *member) {
 
 // count adds n to the supporters of each protocol that m has.
 func (g *Group) count(m *member, n int) {
-	for i, p := range m.protocols {
-		if slices.ContainsFunc(m.protocols[:i], func(o group.Protocol) bool { return o.Name == p.Name }) {
-			continue
-		}
+	for _, p := range m.protocols {
 		if g.supporters[p.Name] += n; g.supporters[p.Name] == 0 {
 			delete(g.supporters, p.Name)
 		}

@@ -21,6 +21,7 @@ import (
 // ErrMemberIDRequired, ErrUnknownMember, ErrFencedInstance.
 func (g *Group) Join(now time.Time, env Env, req group.JoinRequest) group.Effects {
 	e := &event{Group: g, Env: env, now: now}
+	req.Protocols = group.DistinctProtocols(req.Protocols)
 	id := req.MemberID
 	if id == "" {
 		id = req.NewMemberID
