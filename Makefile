@@ -16,15 +16,16 @@ help: ## this list
 build: ## bin/strandline, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/strandline
 
-# Small segments and little local retention, so that the tier is seen at work
-# after a few megabytes.
+# Small segments, little local retention and short pauses, so that the tier and
+# compaction are seen at work after a few megabytes, and a group begins at once.
 run: build ## a broker in the foreground on ./data, with a directory as its tier
 	./$(BIN) server \
 	  --set log.dirs=./data/logs --set metadata.log.dir=./data/metadata \
 	  --set remote.cache.dir=./data/cache --set remote.store.url=file://$(CURDIR)/data/tier \
 	  --set log.segment.bytes=1048576 --set log.roll.ms=10000 \
 	  --set log.local.retention.bytes=4194304 \
-	  --set log.initial.task.delay.ms=1000 --set log.retention.check.interval.ms=2000 --set remote.log.manager.task.interval.ms=1000
+	  --set log.initial.task.delay.ms=1000 --set log.retention.check.interval.ms=2000 --set remote.log.manager.task.interval.ms=1000 \
+	  --set log.cleaner.backoff.ms=2000 --set group.initial.rebalance.delay.ms=0
 
 test: ## format, vet and all tests; what needs a missing tool is skipped with a visible line
 	$(GO) run ./integration/testrun $(TESTFLAGS)

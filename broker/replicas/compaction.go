@@ -3,8 +3,10 @@ package replicas
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -300,6 +302,10 @@ func CompactionLimits(t config.Topic) cleaner.CompactionLimits {
 	}
 }
 
+// quietBytes is from how much on it is worth a line that an internal topic became
+// smaller: each group that commits has its offsets compacted again and again.
+const quietBytes = 1 << 20
+
 // stepBytesMin is how much is read at a time at least.
 const stepBytesMin = 16 << 10
 
@@ -345,7 +351,11 @@ func (m *Manager) compactOne(r *replica, b budget) {
 	case err != nil:
 		m.compactionFailed(r, err)
 	case result.SegmentsBefore > 0:
-		m.cfg.Logger.Info("log compacted", "partition", r.key.String(), "reason", string(result.Due), "records_removed", result.RecordsRemoved,
+		level := slog.LevelInfo
+		if result.BytesBefore-result.BytesAfter < quietBytes && strings.HasPrefix(r.key.String(), "__") {
+			level = slog.LevelDebug
+		}
+		m.cfg.Logger.Log(context.Background(), level, "log compacted", "partition", r.key.String(), "reason", string(result.Due), "records_removed", result.RecordsRemoved,
 			"segments_before", result.SegmentsBefore, "segments_after", result.SegmentsAfter, "bytes_before", result.BytesBefore,
 			"bytes_after", result.BytesAfter, "took", m.cfg.Now().Sub(began))
 	}
