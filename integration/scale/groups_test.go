@@ -220,8 +220,20 @@ func (g groupLoad) describe(t testing.TB, addr string, count int) []time.Duratio
 	return took
 }
 
+// requireServed asks each group once: a broker that says that it is ready has
+// loaded them.
+func (g groupLoad) requireServed(t testing.TB, addr string) {
+	t.Helper()
+	conn := kit.Dial(t, addr)
+	defer conn.Close()
+	for n := range g.groups {
+		_, err := g.fetch(conn, n)
+		require.NoError(t, err, groupName(n))
+	}
+}
+
 // TestManyGroups holds what must not grow with the number of groups, and that
-// all of them come back after kill -9.
+// all of them come back after kill -9 and are served once the broker is ready.
 func TestManyGroups(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers")
@@ -240,10 +252,12 @@ func TestManyGroups(t *testing.T) {
 	t.Logf("%d groups: %+v, without them %+v", g.groups, full, before)
 	require.Less(t, full.Descriptors-before.Descriptors, 100)
 	s.Restart(true)
+	g.requireServed(t, s.Addr)
 	g.requireAll(t, s.Addr, want)
 	g.list(t, s.Addr)
 	g.describe(t, s.Addr, 100)
 	s.Restart(false)
+	g.requireServed(t, s.Addr)
 	g.requireAll(t, s.Addr, want)
 	require.Zero(t, s.Metric("strandline_coordinator_views_rebuilt_total"))
 }
