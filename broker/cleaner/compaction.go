@@ -181,11 +181,23 @@ func (c CompactionSegment) CleanThrough(indexed cluster.Offset) cluster.Offset {
 	return c.Counts.CleanedThrough
 }
 
+// cleanThrough is the lowest CleanThrough of the segments of a run.
+func (s CompactionState) cleanThrough(run Run) cluster.Offset {
+	clean := s.Indexed
+	for _, seg := range s.Segments {
+		if seg.Base >= run.First && seg.Base < run.Next {
+			clean = min(clean, seg.CleanThrough(s.Indexed))
+		}
+	}
+	return clean
+}
+
 // Run is a run of adjacent segments that one rewrite joins.
 type Run struct {
 	First, Next cluster.Offset // Next is exclusive
 	// Tombstones below it may go once their horizon has passed, and get one where
-	// they have none: every earlier segment has been filtered with them.
+	// they have none: every earlier segment has been filtered with them, once the
+	// runs before are rewritten.
 	TombstonesBelow cluster.Offset
 	// LiveBytes is about what will be left of it.
 	LiveBytes int64

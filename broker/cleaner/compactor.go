@@ -208,21 +208,33 @@ func (p *pass) run(bound cluster.Offset) error {
 	if s, err = p.state(); err != nil {
 		return err
 	}
-	txns := &transactions{pass: p, open: map[cluster.ProducerID]struct{}{}, at: s.Segments[0].Base, need: needsTransactions(s)}
+	txns := p.transactions(s)
+	clear := s.Indexed
 	for _, run := range Runs(s, p.limits, bound) {
-		if p.c.Room != nil && !p.c.Room(run.LiveBytes) {
-			p.result.NoRoom++
-			continue
-		}
-		err := p.rewrite(run, bound, txns)
-		if errors.Is(err, ErrInterrupted) && p.step(func(*locallog.Log) error { return nil }) == nil {
-			continue // not flushed yet, or trimmed: the next pass sees to it
-		}
+		run.TombstonesBelow = min(run.TombstonesBelow, clear)
+		done, err := p.tryRewrite(run, bound, txns)
 		if err != nil {
 			return err
 		}
+		if !done {
+			clear = min(clear, s.cleanThrough(run))
+		}
 	}
 	return nil
+}
+
+// tryRewrite rewrites a run, unless there is no room for it, or it is not as it was:
+// the next pass sees to it then.
+func (p *pass) tryRewrite(run Run, bound cluster.Offset, txns *transactions) (done bool, err error) {
+	if p.c.Room != nil && !p.c.Room(run.LiveBytes) {
+		p.result.NoRoom++
+		return false, nil
+	}
+	err = p.rewrite(run, bound, txns)
+	if errors.Is(err, ErrInterrupted) && p.step(func(*locallog.Log) error { return nil }) == nil {
+		return false, nil // not flushed yet, or trimmed
+	}
+	return err == nil, err
 }
 
 // tidy makes the index forget what left the log, and count again what it does not

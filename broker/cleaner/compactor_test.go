@@ -3,13 +3,18 @@ package cleaner
 import (
 	"fmt"
 	"math/rand/v2"
+	"path"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"strandline/broker/locallog"
+	"strandline/broker/producerstate"
 	"strandline/broker/recordbatch"
+	"strandline/broker/segment"
 	"strandline/metadata/cluster"
 	"strandline/metadata/disk"
 )
@@ -59,6 +64,67 @@ func TestTombstonesGoWhenTheirTimeHasCome(t *testing.T) {
 	index, err := b.c.Index.Open(testTP)
 	require.NoError(t, err)
 	require.Equal(t, int64(2), index.Keys(), "a's is forgotten, d's not known yet")
+}
+
+// TestTombstonesWaitForWhatHadNoRoom: where a segment that still holds a deleted
+// value cannot be rewritten, its tombstone stays, however long that lasts.
+func TestTombstonesWaitForWhatHadNoRoom(t *testing.T) {
+	for _, how := range []string{"no room", "overtaken"} {
+		b := newBench(t, disk.NewCrash(1))
+		b.keyed(recordbatch.Options{}, "deleted", "value", "once", "value", "twice", "1")
+		b.seal()
+		b.keyed(recordbatch.Options{}, "deleted", "-", "twice", "2")
+		b.seal()
+		b.unique(1)
+		l := limits()
+		l.SegmentBytes = 1 // nothing is joined
+		refuse := true
+		if how == "no room" {
+			first := true
+			b.c.Room = func(int64) bool {
+				refused := refuse && first
+				first = false
+				return !refused
+			}
+			for range 4 {
+				first = true
+				require.Equal(t, 1, b.compact(l).NoRoom)
+				b.now = b.now.Add(2 * l.DeleteRetention)
+				b.keyed(recordbatch.Options{}, "other", "value")
+				b.seal()
+			}
+		} else {
+			commits := 0
+			b.onCommit = func() error {
+				if commits++; refuse && commits == 1 {
+					return fmt.Errorf("%w, says the test", locallog.ErrOvertaken)
+				}
+				return nil
+			}
+			for range 4 {
+				commits = 0
+				b.compact(l)
+				b.now = b.now.Add(2 * l.DeleteRetention)
+				b.keyed(recordbatch.Options{}, "other", "value")
+				b.seal()
+			}
+		}
+		left := values(recordsOf(t, b.batches(0)))
+		require.Contains(t, left, "0 deleted=value", how)
+		require.Contains(t, left, "3 deleted deleted", how)
+		refuse = false
+		for range 3 {
+			b.compact(l)
+			b.now = b.now.Add(2 * l.DeleteRetention)
+			b.keyed(recordbatch.Options{}, "other", "value")
+			b.seal()
+		}
+		left = values(recordsOf(t, b.batches(0)))
+		require.NotContains(t, left, "0 deleted=value", how)
+		require.NotContains(t, left, "3 deleted deleted", how)
+		require.Contains(t, left, "1 once=value", how)
+		b.close(false)
+	}
 }
 
 // lazy are limits under which only segments with much garbage are rewritten.
@@ -350,4 +416,42 @@ func TestLagsBoundWhatIsCompacted(t *testing.T) {
 	b.now = b.now.Add(time.Hour + time.Millisecond)
 	require.Equal(t, DueLag, b.compact(l).Due)
 	require.Equal(t, []string{"3 a=4"}, values(recordsOf(t, b.batches(0))))
+}
+
+// TestHugeKeys: keys and batches that are larger than what a pass reads at a time,
+// and than what it may hold.
+func TestHugeKeys(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	b.cfg.Settings.SegmentBytes = 8 << 20
+	b.log.SetSettings(b.cfg.Settings)
+	huge := strings.Repeat("k", 1<<20)
+	for i, codec := range []recordbatch.Codec{recordbatch.None, recordbatch.Gzip, recordbatch.Zstd} {
+		b.keyed(recordbatch.Options{Codec: codec}, huge+"1", fmt.Sprint(i), huge+"2", fmt.Sprint(i), "k", huge)
+		b.seal()
+	}
+	r := b.compact(limits())
+	require.Equal(t, int64(6), r.RecordsRemoved)
+	require.Equal(t, map[string]string{huge + "1": "2", huge + "2": "2", "k": huge}, fold(recordsOf(t, b.batches(0))))
+}
+
+// TestWrongTransactionIndex: what says of committed records that their transaction
+// was aborted does not remove them.
+func TestWrongTransactionIndex(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	p := recordbatch.Producer{ID: 7}
+	b.keyed(recordbatch.Options{Producer: &p, Transactional: true}, "committed", "value")
+	b.marker(p, recordbatch.ControlCommit)
+	b.seal()
+	b.unique(1)
+	b.seal()
+	b.close(true)
+	name := path.Join(logDir, segment.Name(0, segment.TxnIndexSuffix))
+	wrong := segment.AppendTxnEntry(nil, producerstate.AbortedTxn{ProducerID: 7, First: 0, Last: 1, LastStableOffset: 2})
+	require.NoError(t, disk.WriteFileAtomic(b.fs, name, wrong))
+	require.NoError(t, b.open())
+	defer b.close(false)
+	b.compact(limits())
+	require.Contains(t, values(recordsOf(t, b.batches(0))), "0 committed=value")
+	require.Equal(t, map[string]string{"committed": "value", "unique-00001": "value"}, fold(b.committed(0)))
 }

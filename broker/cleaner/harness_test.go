@@ -43,6 +43,7 @@ type bench struct {
 	holds    cluster.Offset // what is not decided, where above 0
 	serial   int
 	onStep   func() // before each step of a pass
+	onCommit func() error
 	changes  int64
 }
 
@@ -118,6 +119,11 @@ func (b *bench) Step(fn func(l *locallog.Log) error) (int64, error) {
 }
 
 func (b *bench) Commit(rw *locallog.Rewrite, removedBelow cluster.Offset) error {
+	if b.onCommit != nil {
+		if err := b.onCommit(); err != nil {
+			return err
+		}
+	}
 	if err := rw.Prepare(removedBelow); err != nil {
 		return err
 	}

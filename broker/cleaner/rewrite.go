@@ -71,7 +71,9 @@ func (p *pass) rewrite(run Run, bound cluster.Offset, txns *transactions) error 
 	if err == nil {
 		err = r.fill()
 	}
-	txns.at = run.Next
+	if txns.at = run.Next; err != nil {
+		txns.begin() // some of the run was not seen
+	}
 	if err == nil && (r.changed || len(before) > 1) {
 		if err = interrupted(p.src.Commit(r.rw, r.removed)); err == nil {
 			return r.committed(before)

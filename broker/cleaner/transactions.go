@@ -49,11 +49,21 @@ func (a abortedTxns) endedAt(id cluster.ProducerID, marker cluster.Offset) (prod
 // of a transaction whose marker has not come yet: a marker goes only after all of
 // its transaction.
 type transactions struct {
-	pass *pass
-	need bool // whether any segment has markers
-	open map[cluster.ProducerID]struct{}
-	at   cluster.Offset
+	pass  *pass
+	need  bool           // whether any segment has markers
+	first cluster.Offset // of the first segment
+	open  map[cluster.ProducerID]struct{}
+	at    cluster.Offset
 }
+
+func (p *pass) transactions(s CompactionState) *transactions {
+	t := &transactions{pass: p, need: needsTransactions(s), first: s.Segments[0].Base}
+	t.begin()
+	return t
+}
+
+// begin goes back to the start of the log.
+func (t *transactions) begin() { t.open, t.at = map[cluster.ProducerID]struct{}{}, t.first }
 
 func needsTransactions(s CompactionState) bool {
 	for _, seg := range s.Segments {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"strandline/broker/keyindex"
 	"strandline/broker/locallog"
 	"strandline/broker/producerstate"
 	"strandline/broker/recordbatch"
@@ -32,6 +33,7 @@ type history struct {
 	keys    int
 	deletes int // one record of so many is a tombstone
 	limits  CompactionLimits
+	stopped bool // not in order
 }
 
 func (h *history) record(o cluster.Offset) recordbatch.Record {
@@ -259,7 +261,95 @@ func (h *history) step() {
 	default:
 		_, err := h.c.Compact(context.Background(), h.bench, h.limits)
 		require.NoError(h.t, err)
+		h.checkCounts()
 	}
+}
+
+// checkCounts compares what the index says of each segment with its file. Once
+// power was lost the index may count as dead what is not there any more.
+func (h *history) checkCounts() {
+	h.t.Helper()
+	if h.stopped {
+		return
+	}
+	index, err := h.index.Open(testTP)
+	require.NoError(h.t, err)
+	for _, info := range h.log.Segments() {
+		known, ok := index.Segment(info.Base)
+		if !ok || !info.Sealed || info.Next > index.Position().Offset || known.Bytes != info.Bytes {
+			continue
+		}
+		want := keyindex.Segment{
+			Base: info.Base, Next: info.Next, Bytes: info.Bytes, CleanedThrough: known.CleanedThrough, FilteredAt: known.FilteredAt,
+			Transactions: known.Transactions,
+		}
+		dead := map[cluster.Offset]bool{}
+		for o, err := range index.Dead(info.Base, info.Base+1) {
+			require.NoError(h.t, err)
+			dead[o] = true
+		}
+		s, err := h.log.Read(max(info.Base, h.log.StartOffset()), info.Next, 1<<30, true)
+		require.NoError(h.t, err)
+		bytes := int64(0)
+		for _, b := range batchesOf(h.t, s) {
+			if b.BaseOffset() >= info.Next {
+				break
+			}
+			bytes += int64(len(b))
+			h.count(&want, b, dead)
+		}
+		if bytes != info.Bytes {
+			continue // some of it lies below the log start
+		}
+		// A batch that got its delete horizon has longer timestamps.
+		longer := float64(9 * want.Records)
+		require.InDelta(h.t, want.RecordBytes, known.RecordBytes, longer)
+		require.InDelta(h.t, want.DeadBytes, known.DeadBytes, longer)
+		want.RecordBytes, want.DeadBytes = known.RecordBytes, known.DeadBytes
+		require.Equal(h.t, want, known)
+	}
+}
+
+func (h *history) count(s *keyindex.Segment, b recordbatch.Batch, dead map[cluster.Offset]bool) {
+	h.t.Helper()
+	if b.RecordCount() == 0 {
+		s.Emptied++
+	}
+	removable := b.IsControl() && b.RecordCount() > 0
+	if removable {
+		s.Markers++
+	}
+	if b.IsTransactional() || b.IsControl() {
+		require.True(h.t, s.Transactions)
+	}
+	if !b.IsControl() {
+		for r, err := range new(recordbatch.Decoder).Keys(b) {
+			require.NoError(h.t, err)
+			s.Records++
+			s.RecordBytes += int64(r.Bytes)
+			removable = removable || r.Tombstone && !h.wasAborted(b)
+			switch {
+			case dead[r.Offset]:
+				s.DeadRecords++
+				s.DeadBytes += int64(r.Bytes)
+			case r.Tombstone:
+				s.Tombstones++
+			}
+		}
+	}
+	switch {
+	case !removable:
+	case !b.HasDeleteHorizon():
+		s.Unstamped++
+	case s.Horizon == 0 || b.FirstTimestamp() < s.Horizon:
+		s.Horizon = b.FirstTimestamp()
+	}
+}
+
+func (h *history) wasAborted(b recordbatch.Batch) bool {
+	return slices.ContainsFunc(h.aborted, func(a producerstate.AbortedTxn) bool {
+		return b.IsTransactional() && a.ProducerID == b.ProducerID() && b.BaseOffset() >= a.First && b.BaseOffset() < a.Last
+	})
 }
 
 // seeds is how many random runs there are.
@@ -313,10 +403,12 @@ func againstAMap(t *testing.T, seed uint64) {
 			h.close(true)
 		case 1:
 			fs = fs.Kill()
+			h.stopped = true
 			h.close(false)
 		default:
 			point := h.log.FlushedOffset()
 			fs = crashDuring(h, fs)
+			h.stopped = true
 			h.close(false)
 			h.cfg.RecoveryPoint = cluster.Offset(rng.IntN(2)) * point
 		}
