@@ -429,6 +429,29 @@ func TestRewriteWithAbortedTransactions(t *testing.T) {
 	}
 }
 
+// TestDamagedWordAboutARewrite: an open that cannot tell what a rewrite that counts
+// replaces removes nothing.
+func TestDamagedWordAboutARewrite(t *testing.T) {
+	for _, text := range []string{"", "0 40", "0 40 x", "0 40 0 rubbish"} {
+		fs := disk.NewCrash(1)
+		cfg, l, _ := segmented(t, fs)
+		require.NoError(t, l.Close(true))
+		before, err := fs.List(cfg.Dir)
+		require.NoError(t, err)
+		name := replacedName(0) + segment.SwapSuffix
+		require.NoError(t, disk.WriteFileAtomic(fs, cfg.Dir+"/"+name, []byte(text)))
+		cfg.CleanStop = true
+		_, err = Open(cfg)
+		var corrupt *segment.CorruptError
+		require.ErrorAs(t, err, &corrupt, "%q", text)
+		after, err := fs.List(cfg.Dir)
+		require.NoError(t, err)
+		for _, name := range before {
+			require.Contains(t, after, name, "%q", text)
+		}
+	}
+}
+
 func TestCompactionCheckpoint(t *testing.T) {
 	c := compaction{known: true, removedBelow: 5, durableBelow: 9}
 	got, err := parseCompaction(c.encode())
