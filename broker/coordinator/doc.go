@@ -29,7 +29,9 @@
 //     the position names the leader epoch of the record before it. Both change
 //     in one batch. A view whose log is shorter, of another epoch there, starts
 //     past it, or has lost tombstones past it to compaction, is dropped and built
-//     again from the log's start.
+//     again from the log's start. What it notes of sets of keys (Schema.SetBytes)
+//     says that a set has an entry where it has, and perhaps where it has none:
+//     that a set is filled is certain, that it is in doubt makes readers look.
 //   - C2 A view is fed from records below the high watermark only. Records of a
 //     transaction wait, by producer id, for their marker.
 //   - C3 One goroutine at a time moves a view forward: the shard where this

@@ -14,7 +14,8 @@
 // coordinator's shard, one at a time; the methods of Groups on their callers'.
 //
 // Memory: a group without members lies in the view alone, with its offsets.
-// What is kept grows with members and waiting requests.
+// What is kept grows with members and waiting requests. A filter of fixed size a
+// partition says which groups may have records besides offsets.
 //
 // # Invariants
 //
