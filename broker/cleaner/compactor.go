@@ -46,10 +46,19 @@ type Compactor struct {
 	Pace func(ctx context.Context, bytes int) error
 	// Room says whether there is room on the disk for so many more bytes for a
 	// while. Nil: always.
-	Room   func(bytes int64) bool
-	Now    func() time.Time
-	Logger *slog.Logger
+	Room func(bytes int64) bool
+	// IndexRoom says whether there is room on the disk for the key index to grow. Nil:
+	// always.
+	IndexRoom func() bool
+	Now       func() time.Time
+	Logger    *slog.Logger
 }
+
+// errNoIndexRoom ends a pass that has no room for the key index any more.
+var errNoIndexRoom = errors.New("no room for the key index")
+
+// roomEvery is after how many bytes read it is looked whether there is.
+const roomEvery = 4 << 20
 
 // syncEvery is after how many bytes written a rewrite is synced, so that no sync
 // of others waits for much of it.
@@ -66,7 +75,8 @@ type Result struct {
 	SegmentsBefore          int
 	SegmentsAfter           int
 	KeysMax                 int // of a merge into the index
-	NoRoom                  int // rewrites that had to wait for room on the disk
+	// NoRoom is how many rewrites had to wait for room on the disk, or the key index.
+	NoRoom int
 }
 
 // pass is one pass over one log.
@@ -202,7 +212,10 @@ func (p *pass) run(bound cluster.Offset) error {
 	if err := p.tidy(s); err != nil {
 		return err
 	}
-	if err := p.feed(s, bound); err != nil {
+	if err := p.feed(s, bound); errors.Is(err, errNoIndexRoom) {
+		p.result.NoRoom++
+		return nil
+	} else if err != nil {
 		return err
 	}
 	if s, err = p.state(); err != nil {
@@ -282,13 +295,28 @@ func (p *pass) feed(s CompactionState, bound cluster.Offset) error {
 	if from >= bound {
 		return nil
 	}
+	room := func() bool { return p.c.IndexRoom == nil || p.c.IndexRoom() }
+	if !room() {
+		p.result.NoRoom++
+		return nil // what is in it already is compacted
+	}
 	feed := p.index.Feed(p.c.MemoryBytes)
+	looked := p.result.BytesRead
+	add := func(b recordbatch.Batch, aborted bool) error {
+		if p.result.BytesRead-looked >= roomEvery {
+			looked = p.result.BytesRead
+			if !room() {
+				return errNoIndexRoom
+			}
+		}
+		return feed.Add(b, aborted)
+	}
 	for _, seg := range s.Segments {
 		if seg.Next <= from || seg.Next > bound {
 			continue
 		}
 		feed.Segment(seg.Base, seg.Next, seg.Bytes)
-		if err := p.read(max(from, seg.Base), seg.Next, feed.Add); err != nil {
+		if err := p.read(max(from, seg.Base), seg.Next, add); err != nil {
 			return err
 		}
 	}

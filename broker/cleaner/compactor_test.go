@@ -455,3 +455,43 @@ func TestWrongTransactionIndex(t *testing.T) {
 	require.Contains(t, values(recordsOf(t, b.batches(0))), "0 committed=value")
 	require.Equal(t, map[string]string{"committed": "value", "unique-00001": "value"}, fold(b.committed(0)))
 }
+
+// TestIndexWithoutRoom: where the key index may not grow, what it knows is
+// compacted all the same, and the rest waits.
+func TestIndexWithoutRoom(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	b.cfg.Settings.SegmentBytes = 64 << 20
+	b.log.SetSettings(b.cfg.Settings)
+	room := true
+	b.c.IndexRoom = func() bool { return room }
+	b.keyed(recordbatch.Options{}, "a", "1", "b", "1", "a", "2")
+	b.seal()
+	refused := b.c.Room
+	b.c.Room = func(int64) bool { return false }
+	require.Equal(t, 1, b.compact(limits()).NoRoom)
+	b.c.Room, room = refused, false
+	huge := strings.Repeat("v", 3<<20)
+	for range 3 {
+		b.keyed(recordbatch.Options{}, "b", huge)
+	}
+	b.seal()
+	r := b.compact(limits())
+	require.Equal(t, 1, r.NoRoom)
+	require.Zero(t, r.Records)
+	require.Equal(t, int64(1), r.RecordsRemoved, "of what the index knows")
+	asked := 0
+	b.c.IndexRoom = func() bool {
+		asked++
+		return asked == 1
+	}
+	r = b.compact(limits())
+	require.Equal(t, 2, asked)
+	require.Equal(t, 1, r.NoRoom)
+	require.Equal(t, map[string]string{"a": "2", "b": huge}, fold(recordsOf(t, b.batches(0))))
+	b.c.IndexRoom = func() bool { return true }
+	r = b.compact(limits())
+	require.Equal(t, int64(3), r.Records)
+	require.Equal(t, int64(3), r.RecordsRemoved)
+	require.Equal(t, map[string]string{"a": "2", "b": huge}, fold(recordsOf(t, b.batches(0))))
+}

@@ -332,8 +332,16 @@ func (m *Manager) compactor(b budget, r *replica) *cleaner.Compactor {
 			free := r.dir.freeBytes.Load()
 			return free == 0 || free-bytes >= m.cfg.Broker.DiskReservedBytes/2
 		},
-		Now: m.cfg.Now, Logger: m.cfg.Logger,
+		IndexRoom: m.indexRoom,
+		Now:       m.cfg.Now, Logger: m.cfg.Logger,
 	}
+}
+
+// indexRoom says whether metadata.log.dir has room for the key index to grow: metadata
+// that finds none there ends the process.
+func (m *Manager) indexRoom() bool {
+	usage, err := m.fs.Usage(m.cfg.Broker.MetadataLogDir)
+	return err != nil || usage.FreeBytes >= m.cfg.Broker.DiskReservedBytes/2
 }
 
 // compactOne runs a pass over a replica that is marked busy.
@@ -360,7 +368,7 @@ func (m *Manager) compactOne(r *replica, b budget) {
 			"bytes_after", result.BytesAfter, "took", m.cfg.Now().Sub(began))
 	}
 	if result.NoRoom > 0 {
-		m.cfg.Logger.Warn("segments wait for room on the disk before they are compacted", "partition", r.key.String(), "dir", r.dir.path, "rewrites", result.NoRoom)
+		m.cfg.Logger.Warn("segments wait for room on the disk before they are compacted", "partition", r.key.String(), "dir", r.dir.path, "index_dir", m.cfg.Broker.MetadataLogDir, "waiting", result.NoRoom)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -434,6 +434,11 @@ func TestTopicIsDeletedDuringAPass(t *testing.T) {
 // TestCompactionLeavesTheDiskRoom: what takes room before it gives some back waits
 // where there is little, which is said, and is done once there is.
 func TestCompactionLeavesTheDiskRoom(t *testing.T) {
+	leavesRoom(t, 500_100, true)
+	leavesRoom(t, 499_999, false) // not even the key index grows
+}
+
+func leavesRoom(t *testing.T, little int64, waiting bool) {
 	synctest.Test(t, func(t *testing.T) {
 		var free atomic.Int64
 		free.Store(1 << 30)
@@ -448,13 +453,16 @@ func TestCompactionLeavesTheDiskRoom(t *testing.T) {
 			n.keys(topic, fmt.Sprint("once-", i), "a")
 			all += 2
 		}
-		free.Store(500_100)
+		free.Store(little)
 		pass()
 		ctl.apply(command.ConfigsChanged{Kind: request.TopicResource, Topic: topic, Changes: []command.ConfigChange{{Key: "min.cleanable.dirty.ratio", Value: "0.01"}}})
 		rounds(time.Second)
 		require.Len(t, n.offsets(topic), all)
 		require.Contains(t, n.log.String(), "segments wait for room")
 		require.Zero(t, n.m.CompactionStats().Failures)
+		index, err := n.m.cfg.Index.Open(cluster.TopicPartition{Topic: topic})
+		require.NoError(t, err)
+		require.Equal(t, waiting, index.Position().Offset > 0)
 		free.Store(1 << 30)
 		pass()
 		rounds(time.Second)
