@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,17 +16,6 @@ import (
 // viewFormat is the version of what a view's values look like. A view of another
 // one is built again.
 const viewFormat = 2
-
-// What a view notes of a set of its keys: that the last change in it was a record,
-// so that it has one, or a deletion, so that somebody has to look.
-const (
-	setFilled  = "f"
-	setDoubted = "d"
-)
-
-// doubtsMax bounds the sets that are looked at after one step: of what is beyond
-// it, whoever lists sets has to look.
-const doubtsMax = 4096
 
 // position is how much of the log is in a view.
 type position struct {
@@ -252,30 +240,6 @@ func (v *view) settle(b changes, at position) error {
 	return v.tidy()
 }
 
-// tidy forgets the sets that the last step has emptied. Until then, and where it
-// does not come to it, readers look for themselves.
-func (v *view) tidy() error {
-	v.note = ""
-	if len(v.doubts) == 0 {
-		return nil
-	}
-	b := v.db.NewWriteBatch()
-	for set := range v.doubts {
-		delete(v.doubts, set)
-		has, err := hasEntry(v.db, v.tp, []byte(set))
-		if err != nil {
-			return errors.Join(v.trouble(err), b.Close())
-		}
-		if !has {
-			b.Delete(store.AppendViewSetKey(nil, v.tp, []byte(set)))
-		}
-	}
-	if err := v.views.commit(b); err != nil {
-		return v.trouble(err)
-	}
-	return nil
-}
-
 // put enters the records of a batch from an offset on: those of a transaction as
 // pending ones.
 func (v *view) put(b changes, seen *store.Batch, batch recordbatch.Batch, from cluster.Offset) error {
@@ -319,26 +283,6 @@ func (v *view) set(b changes, viewKey []byte, r recordbatch.Record) {
 	}
 	v.value = appendRecord(v.value[:0], nil, r)
 	b.Set(v.key, v.value)
-}
-
-// noteSet notes what the last change of a set was.
-func (v *view) noteSet(b changes, set []byte, filled bool) {
-	note := setDoubted
-	if filled {
-		note = setFilled
-	}
-	if v.note == note && bytes.Equal(v.noted, set) {
-		return
-	}
-	v.noted, v.note = append(v.noted[:0], set...), note
-	v.key = store.AppendViewSetKey(v.key[:0], v.tp, set)
-	b.Set(v.key, []byte(note))
-	switch {
-	case filled && len(v.doubts) > 0:
-		delete(v.doubts, string(set))
-	case !filled && len(v.doubts) < doubtsMax:
-		v.doubts[string(set)] = true
-	}
 }
 
 // supersede drops the pending records under a view key that are older than one
