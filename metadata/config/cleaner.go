@@ -22,7 +22,7 @@ func cleanerKeys() []Key {
 			"Memory for the newest keys, of all threads together. However many keys a log has, they are merged into the key index on disk in portions of that size.")),
 		clusterWide(def("log.cleaner.io.buffer.size", Int, "524288", atLeast(0), "How much of a log is read or written at a time, of all threads together.")),
 		clusterWide(def("log.cleaner.io.max.bytes.per.second", Double, "1.7976931348623157E308", nil,
-			"How much all threads together read and write a second at most.")),
+			"How much all threads together read and write a second at most; less than 1 counts as 1.")),
 		clusterWide(def("log.cleaner.io.buffer.load.factor", Double, "0.9", nil, "How full the deduplication buffer may be.").
 			ignored("the memory of log.cleaner.dedupe.buffer.size is what it takes, with the room that it keeps free")),
 	}
