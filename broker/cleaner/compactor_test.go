@@ -495,3 +495,39 @@ func TestIndexWithoutRoom(t *testing.T) {
 	require.Equal(t, int64(3), r.RecordsRemoved)
 	require.Equal(t, map[string]string{"a": "2", "b": huge}, fold(recordsOf(t, b.batches(0))))
 }
+
+// TestNothingToLeaveOut: a segment of which nothing goes keeps its file, and is not
+// tried again at once.
+func TestNothingToLeaveOut(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	l := limits()
+	l.SegmentBytes = 1 // nothing is joined
+	b.keyed(recordbatch.Options{Producer: &recordbatch.Producer{ID: 7}}, "k", "1")
+	b.seal()
+	b.keyed(recordbatch.Options{}, "k", "2")
+	b.seal()
+	require.Equal(t, int64(1), b.compact(l).RecordsRemoved, "the batch stays, empty")
+	filtered := func() int64 {
+		index, err := b.index.Open(testTP)
+		require.NoError(t, err)
+		s, ok := index.Segment(0)
+		require.True(t, ok)
+		require.Equal(t, int64(1), s.Emptied)
+		return s.FilteredAt
+	}
+	for _, later := range []time.Duration{2 * time.Hour, time.Minute} {
+		tried := later > time.Hour
+		b.now = b.now.Add(later)
+		b.unique(1)
+		b.seal()
+		before := b.log.Segments()[0]
+		r := b.compact(l)
+		require.Equal(t, DueDirty, r.Due)
+		require.Zero(t, r.SegmentsBefore)
+		require.Equal(t, tried, r.BytesWritten > 0)
+		require.Equal(t, tried, filtered() == b.now.UnixMilli())
+		require.Equal(t, before, b.log.Segments()[0])
+		b.requireNoStrays("nothing was left out")
+	}
+}

@@ -203,9 +203,31 @@ func feedAll(t *testing.T, p *Partition, w *twin) {
 			}
 		}
 	}
-	_, err := feed.Commit(Position{w.next, 7})
+	stats, err := feed.Commit(Position{w.next, 7})
 	require.NoError(t, err)
+	require.Positive(t, stats.Merges)
+	require.Equal(t, stats.Records > 0, stats.KeysMax > 0)
 	require.Equal(t, Position{w.next, 7}, p.Position())
+}
+
+// TestSegmentsThatEndInAHole: the position is past the hole, with the epoch of what
+// lies below it.
+func TestSegmentsThatEndInAHole(t *testing.T) {
+	p := fresh(t, testIndex(t, disk.NewCrash(1)))
+	w := newTwin()
+	w.batch(rand.New(rand.NewPCG(1, 1)), 10)
+	end := w.next
+	feed := p.Feed(1)
+	feed.Segment(0, end+5, 100)
+	require.NoError(t, feed.Add(w.batches[0], false))
+	_, err := feed.Commit(Position{end + 5, 9})
+	require.NoError(t, err)
+	require.Equal(t, Position{end + 5, 9}, p.Position())
+	feed = p.Feed(1)
+	feed.Segment(end+5, end+9, 100)
+	_, err = feed.Commit(Position{end + 5, 3})
+	require.NoError(t, err)
+	require.Equal(t, Position{end + 5, 9}, p.Position(), "never back")
 }
 
 func TestReplacedAndForgotten(t *testing.T) {

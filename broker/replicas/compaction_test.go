@@ -562,3 +562,52 @@ func TestOnCompaction(t *testing.T) {
 		require.Equal(t, []bool{true, false}, n.compacts)
 	})
 }
+
+// TestCompactAndDelete: a log is compacted, and what is older than retention.ms goes
+// all the same, the last record of a key or not; a log that is compacted alone keeps it.
+func TestCompactAndDelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctl := newController(t)
+		n := compacting(t, disk.NewCrash(1), ctl, map[string]string{"log.cleaner.backoff.ms": "1000"})
+		topics := map[string]cluster.TopicID{}
+		for _, policy := range []string{"compact", "compact,delete"} {
+			settings := compacted(policy)
+			settings["retention.ms"] = "3600000"
+			topics[policy] = ctl.create(strings.ReplaceAll(policy, ",", "-"), 1, settings)
+		}
+		synctest.Wait()
+		write := func(from int) {
+			for _, topic := range topics {
+				for i := range 40 {
+					n.keys(topic, fmt.Sprint("once-", from+i), "again")
+				}
+			}
+			rounds(time.Second)
+		}
+		write(0)
+		for policy, topic := range topics {
+			got := n.offsets(topic)
+			require.Contains(t, got, cluster.Offset(0), policy)
+			require.Less(t, len(got), 60, "%s: compacted", policy)
+		}
+		time.Sleep(2 * time.Hour)
+		write(100)
+		time.Sleep(30 * time.Minute)
+		write(200)
+		require.Contains(t, n.offsets(topics["compact"]), cluster.Offset(0))
+		require.Len(t, slices.DeleteFunc(n.offsets(topics["compact"]), func(o cluster.Offset) bool { return o%2 == 1 }), 120, "every key that came once")
+		both := n.get(topics["compact,delete"], 0)
+		require.GreaterOrEqual(t, both.LogStartOffset(), cluster.Offset(70))
+		got := n.offsets(topics["compact,delete"])
+		require.Len(t, slices.DeleteFunc(slices.Clone(got), func(o cluster.Offset) bool { return o%2 == 1 || o < 80 }), 80)
+		require.Equal(t, cluster.Offset(239), got[len(got)-1], "the last record of the key that came often")
+		require.Less(t, len(got), 110)
+		index, err := n.m.cfg.Index.Open(cluster.TopicPartition{Topic: topics["compact,delete"]})
+		require.NoError(t, err)
+		for _, s := range index.Segments() {
+			require.Greater(t, s.Next, both.LogStartOffset(), "what left the log is forgotten")
+		}
+		require.Zero(t, n.m.CompactionStats().Failures)
+		n.stop()
+	})
+}
