@@ -24,6 +24,8 @@ type system struct {
 	name string
 	addr func() string // once it may listen
 	stop func()
+	// syncs says whether commits are synced unless something else is set
+	syncs bool
 	// of one topic: its configuration
 	configs map[string]string
 }

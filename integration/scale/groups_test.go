@@ -3,6 +3,7 @@ package scale
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -273,7 +274,7 @@ func TestHundredThousandGroups(t *testing.T) {
 	defer func() { t.Log("\n" + rows.String()) }()
 	s := kit.New(t, t.TempDir(), map[string]string{"log.level": "warn"})
 	walkGroups(t, rows, system{
-		broker: s, name: "Strandline",
+		broker: s, name: "Strandline", syncs: true,
 		addr: func() string {
 			require.NoError(t, s.AwaitReady(10*time.Minute))
 			return s.Addr
@@ -331,6 +332,20 @@ func walkGroups(t *testing.T, rows *table, sys system, g groupLoad) {
 		put(fmt.Sprintf("commits a second, %d connections", connections), "%.0f; %.0f us CPU each", float64(count)/c.wall.Seconds(), c.cpu.Seconds()*1e6/float64(count))
 		put(fmt.Sprintf("the same, p50 p99 ms, %d connections", connections), "%.2f %.2f", ms(took, 50), ms(took, 99))
 	}
+	// Whether a commit is on the disk when it is answered is a setting of the topic,
+	// with another default in each system.
+	for _, synced := range []bool{!sys.syncs, sys.syncs} {
+		how, flush := "none synced", fmt.Sprint(int64(math.MaxInt64))
+		if synced {
+			how, flush = "each synced before its answer", "1"
+		}
+		setFlush(t, addr, flush)
+		m, before = measure(), cpu()
+		took := g.commit(t, addr, g.connections, g.again, 2)
+		c = m.since(t, sys.Pid(), before)
+		put(fmt.Sprintf("commits a second, %d connections, %s", g.connections, how), "%.0f; %.0f us CPU each; p50 p99 ms %.2f %.2f",
+			float64(g.again)/c.wall.Seconds(), c.cpu.Seconds()*1e6/float64(g.again), ms(took, 50), ms(took, 99))
+	}
 	m, before = measure(), cpu()
 	g.commit(t, addr, g.connections, g.groups, 3)
 	put("every group commits once more", "%v", m.since(t, sys.Pid(), before))
@@ -358,6 +373,22 @@ func walkGroups(t *testing.T, rows *table, sys system, g groupLoad) {
 		return 3
 	})
 	g.measureLists(t, addr, func(row, format string, args ...any) { put(row+", after kill -9", format, args...) })
+}
+
+// setFlush sets flush.messages of the topic of offsets.
+func setFlush(t testing.TB, addr, value string) {
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	req.Version = 1
+	r := kmsg.NewIncrementalAlterConfigsRequestResource()
+	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, "__consumer_offsets"
+	c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+	c.Name, c.Op, c.Value = "flush.messages", kmsg.IncrementalAlterConfigOpSet, kmsg.StringPtr(value)
+	r.Configs = append(r.Configs, c)
+	req.Resources = append(req.Resources, r)
+	conn := kit.Dial(t, addr)
+	for _, r := range conn.Call(req).(*kmsg.IncrementalAlterConfigsResponse).Resources {
+		require.Zero(t, r.ErrorCode, "%v", r.ErrorMessage)
+	}
 }
 
 func (g groupLoad) measureLists(t *testing.T, addr string, put func(row, format string, args ...any)) {
