@@ -26,6 +26,7 @@ type group struct {
 	t                *testing.T
 	client, protocol string
 	name, topic      string
+	subscription     string // of members that are prepared: topic, or an expression
 	session          time.Duration
 	server           *kit.Server
 	kgo              *kgo.Client
@@ -39,7 +40,7 @@ type group struct {
 
 // newGroup starts a server with short timeouts for one group, and makes its topic.
 func newGroup(t *testing.T, client, protocol string, session time.Duration) *group {
-	g := &group{t: t, client: client, protocol: protocol, name: "g", topic: "t", session: session, seen: map[[2]int]int{}}
+	g := &group{t: t, client: client, protocol: protocol, name: "g", topic: "t", subscription: "t", session: session, seen: map[[2]int]int{}}
 	t.Cleanup(g.end)
 	g.server = kit.Start(t, map[string]string{
 		"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "200",
@@ -49,7 +50,7 @@ func newGroup(t *testing.T, client, protocol string, session time.Duration) *gro
 	g.server.Set("listeners", "PLAINTEXT://"+g.server.Addr) // the same after a restart
 	t.Cleanup(g.tell)
 	var err error
-	g.kgo, err = kgo.NewClient(kgo.SeedBrokers(g.server.Addr), kgo.DefaultProduceTopic(g.topic), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	g.kgo, err = kgo.NewClient(kgo.SeedBrokers(g.server.Addr), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(kgo.NoCompression())) // kafkajs reads no other by itself
 	require.NoError(t, err)
 	t.Cleanup(g.kgo.Close)
@@ -78,7 +79,7 @@ func (g *group) produce(count int) {
 	g.t.Helper()
 	var records []*kgo.Record
 	for i := range count * groupPartitions {
-		records = append(records, &kgo.Record{Partition: int32(i % groupPartitions), Value: fmt.Append(nil, "record ", i)})
+		records = append(records, &kgo.Record{Topic: g.topic, Partition: int32(i % groupPartitions), Value: fmt.Append(nil, "record ", i)})
 	}
 	require.NoError(g.t, g.kgo.ProduceSync(g.context(), records...).FirstErr())
 }
@@ -343,6 +344,81 @@ func TestAnInstanceIsOneMember(t *testing.T) {
 			defer g.mu.Unlock()
 			for at, times := range g.seen {
 				require.Equal(t, 1, times, "%v", at)
+			}
+		})
+	}
+}
+
+// TestMembersSubscribeByExpression: members of KIP-848 whose regular expression the
+// broker matches share a topic that is made after they have joined.
+func TestMembersSubscribeByExpression(t *testing.T) {
+	for _, client := range []string{"java", "confluent"} {
+		t.Run(client, func(t *testing.T) {
+			t.Parallel()
+			g := newGroup(t, client, "consumer", 3*time.Second)
+			g.subscription = "^late.*"
+			a := g.start("")
+			b := g.start("")
+			kit.Eventually(t, groupLimit, "both are members", func() bool {
+				d, err := g.admin.DescribeConsumerGroups(g.context(), g.name)
+				return err == nil && len(d[g.name].Members) == 2
+			})
+			require.Empty(t, append(a.holds(), b.holds()...))
+			g.topic = "later"
+			_, err := g.admin.CreateTopic(g.context(), groupPartitions, 1, nil, g.topic)
+			require.NoError(t, err)
+			g.settled(a, b)
+			g.produce(10)
+			g.caughtUp()
+			g.leave(b)
+			g.settled(a)
+		})
+	}
+}
+
+// TestProtocolsChangeUnderMembers: a member of KIP-848 joins one of the classic
+// protocol, whose group is upgraded; one of the classic protocol joins it, and stays
+// in a group that is downgraded. Nobody stops reading.
+func TestProtocolsChangeUnderMembers(t *testing.T) {
+	for client, classic := range map[string]string{"java": "cooperative", "confluent": "eager"} {
+		t.Run(client, func(t *testing.T) {
+			t.Parallel()
+			g := newGroup(t, client, classic, 10*time.Second)
+			is := func(kind string) {
+				t.Helper()
+				kit.Eventually(t, groupLimit, "the group is of the "+kind+" protocol", func() bool {
+					listed, err := g.admin.ListGroups(g.context())
+					return err == nil && listed[g.name].GroupType == kind
+				})
+			}
+			g.produce(10)
+			a := g.start("")
+			g.settled(a)
+			is("classic")
+			g.protocol = "consumer"
+			b := g.start("")
+			g.settled(a, b)
+			is("consumer")
+			g.produce(10)
+			g.caughtUp()
+			g.leave(a)
+			g.settled(b)
+			g.protocol = classic
+			c := g.start("")
+			g.settled(b, c)
+			is("consumer")
+			g.produce(10)
+			g.caughtUp()
+			g.leave(b)
+			g.settled(c)
+			is("classic")
+			g.produce(10)
+			g.caughtUp()
+			for at, times := range g.seen {
+				require.LessOrEqual(t, times, 2, "%v: read again at most by who has it next", at)
+			}
+			for _, m := range g.members {
+				require.NotContains(t, strings.Join(m.heard(), "\n"), "failed", m.name)
 			}
 		})
 	}

@@ -65,7 +65,7 @@ func (g *group) join(m *member) {
 // while on a busy machine.
 func (g *group) prepare(instance string) *member {
 	g.t.Helper()
-	args := []string{g.server.Addr, g.name, g.topic, g.protocol, instance, strconv.FormatInt(g.session.Milliseconds(), 10)}
+	args := []string{g.server.Addr, g.name, g.subscription, g.protocol, instance, strconv.FormatInt(g.session.Milliseconds(), 10)}
 	var cmd *exec.Cmd
 	switch g.client {
 	case "java":

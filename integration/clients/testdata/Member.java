@@ -11,6 +11,7 @@ import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.FencedInstanceIdException;
@@ -91,7 +92,11 @@ public class Member {
         say("ready");
         System.in.read();
         input.start();
-        consumer.subscribe(List.of(args[2]), new Listener());
+        if (args[2].startsWith("^")) { // as librdkafka has it: the broker's to match
+            consumer.subscribe(new SubscriptionPattern(args[2]), new Listener());
+        } else {
+            consumer.subscribe(List.of(args[2]), new Listener());
+        }
         while (!leaving) {
             try {
                 read(consumer);
