@@ -15,9 +15,12 @@ import (
 	"strandline/broker/group/consumer"
 )
 
-// deleteMax bounds the offsets that one event of a deletion drops, and tickBytesMax
-// their records, so that these fit one batch.
-const deleteMax = 256
+// deleteMax and deleteBytesMax bound the offsets that one event of a deletion drops,
+// so that their records fit one batch.
+const (
+	deleteMax      = 256
+	deleteBytesMax = 512 << 10
+)
 
 // Describe implements broker/api's GroupAdmin.
 func (g *Groups) Describe(ctx context.Context, groupID string) (group.Description, error) {
@@ -132,7 +135,7 @@ func (s *shard) delete(now time.Time, tx *coordinator.Tx, id string, token group
 		if err != nil {
 			return false, err
 		}
-		if len(fx.Records) == deleteMax || bytes >= tickBytesMax {
+		if len(fx.Records) == deleteMax || bytes >= deleteBytesMax {
 			more = true
 			break
 		}

@@ -11,8 +11,8 @@ import (
 	"strandline/metadata/image"
 )
 
-// Bounds of one step of a pass, beside tickBytesMax, and the time between two steps,
-// in which others have their turn.
+// Bounds of one step of a pass, beside deleteBytesMax, and the time between two
+// steps, in which others have their turn.
 const (
 	sweepEntries = 2048
 	sweepRecords = 512
@@ -165,7 +165,7 @@ func (s *shard) sweepOffsets(now time.Time, tx *coordinator.Tx) (done bool, err 
 		if err != nil {
 			return false, err
 		}
-		if n++; n > sweepEntries || len(drop) >= sweepRecords || bytes >= tickBytesMax {
+		if n++; n > sweepEntries || len(drop) >= sweepRecords || bytes >= deleteBytesMax {
 			w.cursor = append(w.cursor[:0], e.ViewKey...)
 			s.dropOffsets(tx, drop)
 			return false, nil
