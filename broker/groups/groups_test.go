@@ -3,6 +3,7 @@ package groups
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -379,6 +380,11 @@ func TestTextsThatNoRecordHoldsAreRefused(t *testing.T) {
 		require.ErrorIs(t, err, group.ErrInvalidRequest)
 		_, err = k.groups.ConsumerHeartbeat(ctx, "g", group.ConsumerHeartbeatRequest{SubscribedTopics: []string{long}})
 		require.ErrorIs(t, err, group.ErrInvalidRequest)
+		many := slices.Repeat([]string{"a"}, subscriptionMax/2+1)
+		_, err = k.groups.ConsumerHeartbeat(ctx, "g", group.ConsumerHeartbeatRequest{MemberID: "m", RebalanceTimeout: 1, Owned: []group.TopicPartitions{}, SubscribedTopics: many})
+		require.ErrorIs(t, err, group.ErrInvalidRequest)
+		_, err = k.groups.ConsumerHeartbeat(ctx, "g", group.ConsumerHeartbeatRequest{MemberID: "m", RebalanceTimeout: 1, Owned: []group.TopicPartitions{}, SubscribedTopics: many[1:]})
+		require.NoError(t, err)
 		_, err = k.groups.ConsumerHeartbeat(ctx, "", group.ConsumerHeartbeatRequest{})
 		require.ErrorIs(t, err, group.ErrInvalidRequest)
 		require.ErrorIs(t, k.commit(long, Topic, 1, group.JoinResponse{}), group.ErrInvalidGroupID)

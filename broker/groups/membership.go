@@ -27,6 +27,22 @@ func checkTexts(texts ...string) error {
 	return nil
 }
 
+// subscriptionMax bounds the names that a member subscribes to, as its record has
+// them: a batch of the default max.message.bytes holds no more, and to find that out
+// would hold up the other groups of the partition.
+const subscriptionMax = 1 << 20
+
+func checkSubscription(names []string) error {
+	bytes := 0
+	for _, name := range names {
+		bytes += 1 + len(name)
+	}
+	if bytes > subscriptionMax {
+		return fmt.Errorf("%w: a subscription of %d bytes, at most %d", group.ErrInvalidRequest, bytes, subscriptionMax)
+	}
+	return nil
+}
+
 func checkGroupID(id string) error {
 	if id == "" || len(id) > textMax {
 		return group.ErrInvalidGroupID
@@ -172,6 +188,9 @@ func (g *Groups) ConsumerHeartbeat(ctx context.Context, groupID string, req grou
 		return group.ConsumerHeartbeatResponse{}, fmt.Errorf("%w: GroupId can't be empty.", group.ErrInvalidRequest)
 	}
 	if err := checkGroupID(groupID); err != nil {
+		return group.ConsumerHeartbeatResponse{}, err
+	}
+	if err := checkSubscription(req.SubscribedTopics); err != nil {
 		return group.ConsumerHeartbeatResponse{}, err
 	}
 	if err := checkTexts(heartbeatTexts(req)...); err != nil {
