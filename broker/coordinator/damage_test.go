@@ -243,3 +243,31 @@ func TestAnOrderlyStopLeavesNothingBehind(t *testing.T) {
 		k.close()
 	})
 }
+
+// A batch that is damaged is named by its offset, for whoever mends the log; what
+// lies before it is neither lost nor taken twice.
+func TestADamagedBatchIsNamed(t *testing.T) {
+	bubble(t, func(t *testing.T, fs *disk.Crash) {
+		k := newKit(t, fs)
+		defer k.close()
+		log := newFakeLog(3)
+		log.auto = true
+		k.r.Host(log)
+		log.lead(5)
+		synctest.Wait()
+		for i := range 5 {
+			k.put(3, fmt.Sprint("k", i), "v")
+			synctest.Wait()
+		}
+		k.r.Unhost(log.TopicPartition())
+		synctest.Wait()
+		log.batches[3][len(log.batches[3])-1] ^= 1
+		var applied atomic.Int64
+		v, err := openView(k.views, log.TopicPartition(), identity{}, &applied)
+		require.NoError(t, err)
+		require.NoError(t, v.restart(log.LogState()))
+		_, err = v.advance(log, 1<<20)
+		require.ErrorContains(t, err, "batch at offset 3: ")
+		require.Zero(t, v.next)
+	})
+}

@@ -207,7 +207,7 @@ func (v *view) applyTo(b changes, seen *store.Batch, batches []byte) error {
 			err = batch.Verify()
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("batch at offset %d: %w", at.next, err)
 		}
 		rest = more
 		if batch.NextOffset() <= at.next {
