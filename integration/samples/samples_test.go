@@ -70,7 +70,7 @@ func settings(dir string) map[string]string {
 		"remote.manifest.interval.ms":         "200",
 		"log.cleaner.backoff.ms":              "100",
 		"offsets.topic.num.partitions":        "3",
-		"offsets.topic.segment.bytes":         "8192",
+		"offsets.topic.segment.bytes":         "2048",
 		// Members are still there when a sample is opened.
 		"group.consumer.max.session.timeout.ms": "3600000",
 		"group.consumer.session.timeout.ms":     "3600000",
@@ -110,7 +110,7 @@ func open(t *testing.T, sample string) {
 			}
 		}
 	}
-	commit(t, s.Addr, "after", nil, kadm.Offset{Topic: "local", Partition: 1, At: 12, LeaderEpoch: -1, Metadata: "new"})
+	commit(t, cl, "after", nil, kadm.Offset{Topic: "local", Partition: 1, At: 12, LeaderEpoch: -1, Metadata: "new"})
 	before := observe(t, s.Addr)
 	for topic, seen := range want.Topics {
 		more := 20
