@@ -148,7 +148,7 @@ func (m *Manager) sayFull(d *dir, u disk.Usage, reserve int64) {
 	attrs := []any{
 		"dir", d.path, "free_bytes", u.FreeBytes, "total_bytes", u.TotalBytes, "disk.reserved.bytes", reserve,
 		"resumes_at_bytes", d.room.resumeAt(u, reserve),
-		"remedy", "free space on this file system: delete topics or records, lower retention.bytes or local.retention.bytes, move replicas to another log directory, or lower disk.reserved.bytes",
+		"remedy", "free space on this file system: delete topics or records, lower retention.bytes, local.retention.bytes or, of a compacted topic, min.cleanable.dirty.ratio, move replicas to another log directory, or lower disk.reserved.bytes",
 	}
 	if name != "" {
 		attrs = append(attrs, slog.Group("largest_topic", "name", name, "local_bytes", bytes))

@@ -25,7 +25,19 @@ import (
 	"time"
 )
 
+const usage = `make test [TESTFLAGS="[-FLAG=VALUE...] [PACKAGE...]"]
+
+Flags are those of go test, each one word; packages are its patterns, all where
+none is given:
+
+  make test TESTFLAGS=./cmd/...
+  make test TESTFLAGS="-run=TestGroup ./integration/conformance"`
+
 func main() {
+	if slices.ContainsFunc(os.Args[1:], func(a string) bool { return a == "-h" || a == "-help" || a == "--help" }) {
+		fmt.Println(usage)
+		return
+	}
 	flags, patterns := arguments(os.Args[1:])
 	requireTools := os.Getenv("STRANDLINE_REQUIRE_TOOLS") == "1"
 	ok := timed("gofmt", gofmt)
