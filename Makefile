@@ -43,7 +43,7 @@ FUZZTIME ?= 30s
 test-long: test-long-kill test-long-power test-long-tier test-long-metamorphic test-long-soak test-long-groups test-long-compaction fuzz ## the full forms of what make test runs short; each part is a target
 
 test-long-kill: ## kill -9 at named steps and at random, under load
-	$(LONG) -timeout 60m -run 'TestKill|TestCommitsSurviveKills|TestCrowd|TestDamagedFiles|TestOffsetsAreLinearizable|TestWritesThroughKills' ./integration/crash ./integration/cases
+	$(LONG) -timeout 60m -run 'TestKill|TestCommitsSurviveKills|TestCrowd|TestDamagedFiles|TestHostile|TestOffsetsAreLinearizable|TestWritesThroughKills' ./integration/crash ./integration/cases
 
 test-long-power: ## power losses at random and directed points, on the disk in memory
 	$(LONG) -timeout 60m -run Power ./integration/crash ./broker/locallog
