@@ -1,6 +1,8 @@
 package cleaner
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path"
@@ -257,6 +259,36 @@ func TestIndexIsMadeAnewWhereTheLogDisagrees(t *testing.T) {
 		require.Equal(t, map[string]string{"a": "new", "b": "new"}, fold(recordsOf(t, b.batches(0))))
 		b.close(false)
 	}
+}
+
+// TestDeadRecordsOfALogThatWasCut: what a record that was cut off had made dead is
+// the latest of its key again, however far the log has grown since.
+func TestDeadRecordsOfALogThatWasCut(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	b.log.AssignEpoch(1)
+	first := []string{"b", "old"}
+	for i := range 10 {
+		first = append(first, fmt.Sprint("once-", i), "value")
+	}
+	b.keyed(recordbatch.Options{LeaderEpoch: 1}, first...)
+	b.seal()
+	cut := b.log.EndOffset()
+	b.keyed(recordbatch.Options{LeaderEpoch: 1}, "b", "new")
+	b.seal()
+	l := lazy()
+	l.SegmentBytes = 1 // nothing is joined
+	b.compact(l)
+	require.Contains(t, values(recordsOf(t, b.batches(0))), "0 b=old", "it does not pay yet")
+	require.NoError(t, b.log.TruncateTo(cut))
+	b.log.AssignEpoch(2)
+	for range 5 {
+		b.keyed(recordbatch.Options{LeaderEpoch: 2}, "a", "1")
+		b.seal()
+	}
+	r := b.compact(limits())
+	require.Equal(t, b.log.EndOffset(), r.Indexed)
+	require.Contains(t, values(recordsOf(t, b.batches(0))), "0 b=old")
 }
 
 // TestIndexIsLost: a database that is gone is made anew, with the same outcome.
@@ -530,4 +562,109 @@ func TestNothingToLeaveOut(t *testing.T) {
 		require.Equal(t, before, b.log.Segments()[0])
 		b.requireNoStrays("nothing was left out")
 	}
+}
+
+// TestMarkersOfOneProducer: a marker goes once its own transaction's data has, though
+// data of an earlier transaction of its producer stays, with its marker.
+func TestMarkersOfOneProducer(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	p := recordbatch.Producer{ID: 7}
+	b.keyed(recordbatch.Options{Producer: &p, Transactional: true}, "stays", "1")
+	b.marker(p, recordbatch.ControlCommit)
+	b.keyed(recordbatch.Options{Producer: &recordbatch.Producer{ID: 7, BaseSequence: 1}, Transactional: true}, "k", "0")
+	b.marker(p, recordbatch.ControlCommit)
+	// Of another producer nothing is known but a marker, and so its epoch.
+	b.marker(recordbatch.Producer{ID: 8, Epoch: 3}, recordbatch.ControlAbort)
+	b.seal()
+	for range 4 {
+		b.keyed(recordbatch.Options{}, "k", "1", "k", "2")
+		b.seal()
+		b.compact(limits())
+		known, err := b.LastOfProducers()
+		require.NoError(t, err)
+		if _, ok := known[8]; ok {
+			epoch := int16(-1)
+			for _, batch := range b.batches(0) {
+				if batch.ProducerID() == 8 {
+					epoch = int16(batch.ProducerEpoch())
+				}
+			}
+			require.Equal(t, int16(3), epoch)
+		}
+		b.now = b.now.Add(2 * time.Hour)
+	}
+	for range 4 {
+		b.keyed(recordbatch.Options{}, "k", "1", "k", "2")
+		b.seal()
+		b.compact(limits())
+		b.now = b.now.Add(25 * time.Hour)
+		b.log.Producers().Expire(b.now)
+	}
+	left := values(recordsOf(t, b.batches(0)))
+	require.Contains(t, left, "0 stays=1")
+	require.Contains(t, left, "1 marker")
+	require.NotContains(t, left, "3 marker")
+	require.NotContains(t, left, "4 marker")
+}
+
+// TestIndexMissesARewrite: where a stop kept it from hearing of a rewrite, or power
+// was lost since, the index counts the new segments again.
+func TestIndexMissesARewrite(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	for range 4 {
+		b.keyed(recordbatch.Options{}, "a", "1", "b", "1", "a", "2")
+		b.seal()
+	}
+	stop := errors.New("stop")
+	b.afterCommit = func() error { return stop }
+	_, err := b.c.Compact(context.Background(), b, limits())
+	require.ErrorIs(t, err, stop)
+	b.afterCommit = nil
+	require.Equal(t, []string{"10 b=1", "11 a=2"}, values(recordsOf(t, b.batches(0))))
+	b.keyed(recordbatch.Options{}, "c", "1")
+	b.seal()
+	b.compact(limits())
+	index, err := b.index.Open(testTP)
+	require.NoError(t, err)
+	var records, dead int64
+	for _, info := range b.log.Segments() {
+		if s, ok := index.Segment(info.Base); info.Sealed {
+			require.True(t, ok)
+			require.Equal(t, []int64{int64(info.Next), info.Bytes}, []int64{int64(s.Next), s.Bytes})
+			records, dead = records+s.Records, dead+s.DeadRecords
+		}
+	}
+	require.Equal(t, int64(3), records)
+	require.Zero(t, dead)
+}
+
+// TestKeysThatLeftTheLog are forgotten where they are many.
+func TestKeysThatLeftTheLog(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	b.cfg.Settings.SegmentBytes = 64 << 20
+	b.log.SetSettings(b.cfg.Settings)
+	b.c.MemoryBytes = 16 << 20
+	var pairs []string
+	for i := range sweepMin + 100 {
+		pairs = append(pairs, fmt.Sprint("key-", i), "value")
+	}
+	b.keyed(recordbatch.Options{}, pairs...)
+	b.seal()
+	b.compact(limits())
+	b.keyed(recordbatch.Options{}, "a", "1")
+	b.seal()
+	b.log.SetStartOffset(sweepMin + 100)
+	_, _, err := b.log.DeleteSealedBelow(sweepMin + 100)
+	require.NoError(t, err)
+	for range 2 {
+		b.keyed(recordbatch.Options{}, "b", "1")
+		b.seal()
+		b.compact(limits())
+	}
+	index, err := b.index.Open(testTP)
+	require.NoError(t, err)
+	require.Equal(t, int64(2), index.Keys())
 }

@@ -44,7 +44,9 @@ type bench struct {
 	serial   int
 	onStep   func() // before each step of a pass
 	onCommit func() error
-	changes  int64
+	// afterCommit is what Commit says once all is done.
+	afterCommit func() error
+	changes     int64
 }
 
 func newBench(t testing.TB, fs disk.FS) *bench {
@@ -130,7 +132,10 @@ func (b *bench) Commit(rw *locallog.Rewrite, removedBelow cluster.Offset) error 
 	if err := rw.Publish(); err != nil {
 		return err
 	}
-	return rw.Finish()
+	if err := rw.Finish(); err != nil || b.afterCommit == nil {
+		return err
+	}
+	return b.afterCommit()
 }
 
 func (b *bench) LastOfProducers() (map[cluster.ProducerID]producerstate.Entry, error) {

@@ -230,6 +230,34 @@ func TestSegmentsThatEndInAHole(t *testing.T) {
 	require.Equal(t, Position{end + 5, 9}, p.Position(), "never back")
 }
 
+// TestCountKeepsToThePosition: of a segment that is fed in part only that is counted.
+func TestCountKeepsToThePosition(t *testing.T) {
+	p := fresh(t, testIndex(t, disk.NewCrash(1)))
+	w := newTwin()
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 6 {
+		w.batch(rng, 1000)
+	}
+	end := w.next
+	feed := p.Feed(1)
+	feed.Segment(0, end, 100)
+	for _, b := range w.batches[:3] {
+		require.NoError(t, feed.Add(b, w.aborted[b.BaseOffset()]))
+	}
+	_, err := feed.Commit(Position{w.batches[2].NextOffset(), 7})
+	require.NoError(t, err)
+	before, ok := p.Segment(0)
+	require.True(t, ok)
+	count := p.Count(0, end, 100, 1)
+	for _, b := range w.batches {
+		require.NoError(t, count.Add(b, w.aborted[b.BaseOffset()]))
+	}
+	require.NoError(t, count.Commit())
+	after, ok := p.Segment(0)
+	require.True(t, ok)
+	require.Equal(t, before, after)
+}
+
 func TestReplacedAndForgotten(t *testing.T) {
 	x := testIndex(t, disk.NewCrash(1))
 	p := fresh(t, x)

@@ -182,6 +182,13 @@ func TestRewriteOfSegments(t *testing.T) {
 // TestRewriteIsAllOrNothing loses power, and stops, after each of a rewrite's
 // calls on the disk: then all of it is there, or nothing.
 func TestRewriteIsAllOrNothing(t *testing.T) {
+	for _, outs := range []int{1, 2} {
+		t.Run(fmt.Sprint(outs), func(t *testing.T) { allOrNothing(t, outs) })
+	}
+}
+
+// allOrNothing rewrites three segments, which become that many.
+func allOrNothing(t *testing.T, outs int) {
 	undone, done := 0, 0
 	for i := int64(0); ; i++ {
 		crash := disk.NewCrash(uint64(i))
@@ -203,11 +210,16 @@ func TestRewriteIsAllOrNothing(t *testing.T) {
 			return fmt.Errorf("%s of %s: %w", op.Kind, op.Name, syscall.EIO)
 		})
 		keep := func(b recordbatch.Batch) bool {
+			if outs > 1 {
+				// Some of each, so that none of the new ones but the first begins where an old one does.
+				return b.BaseOffset() >= next || b.BaseOffset()%3 != 1
+			}
 			return b.BaseOffset() >= next || b.BaseOffset() >= segments[1].Base && b.BaseOffset() < segments[1].Base+9
 		}
 		err := rewriteKeeping(l, first, next, 5, keep)
 		if !hit {
 			require.NoError(t, err)
+			require.Len(t, l.Segments(), len(segments)-3+outs)
 		}
 		var after []recordbatch.Batch
 		for _, b := range batches {
@@ -215,7 +227,7 @@ func TestRewriteIsAllOrNothing(t *testing.T) {
 				after = append(after, b)
 			}
 		}
-		for seed := range uint64(6) {
+		for seed := range uint64(24) {
 			found := crash.Kill()
 			if seed > 0 {
 				found = crash.Clone(rand.New(rand.NewPCG(seed, uint64(i))))
@@ -319,6 +331,53 @@ func TestRewriteOvertaken(t *testing.T) {
 		require.ErrorIs(t, err, ErrOvertaken)
 	}
 	require.NoError(t, l.Close(false))
+}
+
+// TestRewriteTakesWhatIsInOrder: no batch out of order, below the run or past it.
+func TestRewriteTakesWhatIsInOrder(t *testing.T) {
+	_, l, batches := segmented(t, disk.NewCrash(1))
+	s := l.Segments()[1]
+	rw, err := l.BeginRewrite(s.Base, s.Next)
+	require.NoError(t, err)
+	var of []recordbatch.Batch
+	for _, b := range batches {
+		if b.BaseOffset() >= s.Base && b.BaseOffset() < s.Next {
+			of = append(of, b)
+		}
+	}
+	require.ErrorIs(t, rw.Append(batches[0]), ErrBadAppend)
+	require.NoError(t, rw.Append(of[1]))
+	for _, b := range []recordbatch.Batch{of[0], of[1], batches[len(batches)-1]} {
+		require.ErrorIs(t, rw.Append(b), ErrBadAppend)
+	}
+	require.ErrorIs(t, rw.Append(append(slices.Clone(of[3]), of[2]...)), ErrBadAppend)
+	require.NoError(t, rw.Append(of[2]))
+	require.NoError(t, rw.Abort())
+	requireBatches(t, batches, readAll(t, l, 0, 900))
+	require.NoError(t, l.Close(false))
+}
+
+// TestRewrittenSegmentsKeepTheirTimes: retention goes by them where records have no
+// timestamps.
+func TestRewrittenSegmentsKeepTheirTimes(t *testing.T) {
+	cfg := config(disk.NewCrash(1))
+	now := startTime
+	cfg.Now = func() time.Time { return now }
+	l := openLog(t, cfg)
+	for range 3 {
+		fill(t, l, l.EndOffset()+5)
+		now = now.Add(time.Hour)
+		_, err := l.Roll()
+		require.NoError(t, err)
+	}
+	require.NoError(t, l.Flush(context.Background()))
+	segments := l.Segments()
+	require.NoError(t, rewriteKeeping(l, 0, segments[1].Next, 0, func(recordbatch.Batch) bool { return true }))
+	joined := l.Segments()[0]
+	require.Equal(t, segments[1].Next, joined.Next)
+	require.Equal(t, segments[0].Created, joined.Created)
+	require.Equal(t, segments[1].Modified, joined.Modified)
+	require.NotEqual(t, segments[0].Modified, joined.Modified)
 }
 
 // TestRewriteKeepsToSegmentBytes: nothing is joined past them.
