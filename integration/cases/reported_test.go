@@ -241,6 +241,10 @@ func (s *transcript) brief(v reflect.Value) string {
 		if unordered[v.Type().Elem().Name()] {
 			slices.Sort(parts)
 		}
+		if v.Type().Elem().Kind() == reflect.Int32 { // partitions, in no order
+			sorted := slices.Sorted(slices.Values(v.Interface().([]int32)))
+			return fmt.Sprint(sorted)
+		}
 		return "[" + strings.Join(parts, " ") + "]"
 	case reflect.String:
 		return fmt.Sprintf("%q", v.String())

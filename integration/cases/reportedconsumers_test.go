@@ -1,6 +1,8 @@
 package cases
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -110,6 +112,9 @@ func (s *transcript) describeConsumers(group string) {
 }
 
 var reportedOfConsumers = []reported{
+	{name: "any order, 1", from: "KAFKA-19233, KAFKA-14462", play: beatAtRandom(1)},
+	{name: "any order, 2", from: "KAFKA-19233, KAFKA-14462", play: beatAtRandom(2)},
+	{name: "any order, 3", from: "KAFKA-19233, KAFKA-14462", play: beatAtRandom(3)},
 	{name: "heartbeats that do not fit", from: "KAFKA-14391, KAFKA-19335", play: func(s *transcript) {
 		topic, _ := s.read("topic", 2)
 		id := s.theGroup("g")
@@ -551,4 +556,103 @@ var reportedOfConsumers = []reported{
 		s.describe(id)
 		s.beat("a beats", id, a.MemberID, a.Generation)
 	}},
+}
+
+// randomBeats has four members, two of them static, join, speak, leave and come back
+// in any order, with partitions that they have or had, in epochs that are theirs or
+// nearly.
+type randomBeats struct {
+	*transcript
+	rng    *rand.Rand
+	group  string
+	topics []string
+	ids    [][16]byte
+}
+
+type randomMember struct {
+	id, instance string
+	epoch        int32
+	assigned     map[[16]byte][]int32
+}
+
+func beatAtRandom(seed uint64) func(*transcript) {
+	return func(s *transcript) {
+		r := &randomBeats{transcript: s, rng: rand.New(rand.NewPCG(seed, 7))}
+		for _, partitions := range []int32{3, 4, 1} {
+			topic, id := s.read(fmt.Sprint("topic", partitions), partitions)
+			r.topics, r.ids = append(r.topics, topic), append(r.ids, id)
+		}
+		r.group = s.theGroup("g")
+		members := []*randomMember{{id: "a"}, {id: "b"}, {id: "c", instance: "i"}, {id: "d", instance: "j"}}
+		for step := range 60 {
+			r.step(step, members[r.rng.IntN(len(members))])
+		}
+		s.describeConsumers(r.group)
+	}
+}
+
+func (r *randomBeats) step(step int, m *randomMember) {
+	id := m.id
+	req := still(r.group, m.id, m.epoch, nil)
+	if m.instance != "" {
+		req.InstanceID = &m.instance
+	}
+	switch op := r.rng.IntN(16); {
+	case op < 4:
+		if m.instance != "" && r.rng.IntN(3) == 0 {
+			id = fmt.Sprint(m.instance, step)
+		}
+		instance := req.InstanceID
+		req = hello(r.group, id, nil, r.subscription()...)
+		req.InstanceID, req.ServerAssignor = instance, kmsg.StringPtr("range") // which depends on nothing else
+	case op < 11:
+		r.owned(req, m)
+	case op < 13:
+		r.owned(req, m)
+		req.SubscribedTopicNames = r.subscription()
+	case op < 14:
+		r.owned(req, m)
+		req.MemberEpoch += int32(r.rng.IntN(3)) - 1
+	case op < 15:
+		req.MemberEpoch = -1
+	default:
+		req.MemberEpoch = -2
+	}
+	resp := r.tell(fmt.Sprintf("%d %s in %d", step, id, req.MemberEpoch), req).(*kmsg.ConsumerGroupHeartbeatResponse)
+	if resp.ErrorCode != 0 {
+		return
+	}
+	m.id, m.epoch = id, resp.MemberEpoch
+	if resp.Assignment != nil {
+		m.assigned = map[[16]byte][]int32{}
+		for _, t := range resp.Assignment.Topics {
+			m.assigned[t.TopicID] = t.Partitions
+		}
+	}
+}
+
+func (r *randomBeats) subscription() []string {
+	some := []string{}
+	for _, topic := range r.topics {
+		if r.rng.IntN(2) == 0 {
+			some = append(some, topic)
+		}
+	}
+	return some
+}
+
+// owned says of a member's partitions nothing, the truth, or what is not true.
+func (r *randomBeats) owned(req *kmsg.ConsumerGroupHeartbeatRequest, m *randomMember) {
+	switch r.rng.IntN(4) {
+	case 0:
+	case 1, 2:
+		owning([16]byte{})(req)
+		for _, id := range r.ids {
+			if p := m.assigned[id]; len(p) > 0 {
+				req.Topics = append(req.Topics, kmsg.ConsumerGroupHeartbeatRequestTopic{TopicID: id, Partitions: p})
+			}
+		}
+	default:
+		owning(r.ids[0], 0, 1, 2)(req)
+	}
 }
