@@ -418,7 +418,7 @@ var reportedOfGroups = []reported{
 		waits := s.begin("b syncs", syncReq(id, b)).waits()
 		third := s.begin("b restarts", joinReq(id, "", static("b"))).waits()
 		waits.ends()
-		a = s.join("a again", id, a.MemberID, static("a"))
+		s.join("a again", id, a.MemberID, static("a"))
 		third.ends()
 		s.describe(id)
 	}},
