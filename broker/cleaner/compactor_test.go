@@ -668,3 +668,23 @@ func TestKeysThatLeftTheLog(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(2), index.Keys())
 }
+
+// TestLongestLagOfWhatIsLeft: where records were deleted up to the middle of a
+// segment, max.compaction.lag.ms holds for what is left of it.
+func TestLongestLagOfWhatIsLeft(t *testing.T) {
+	b := newBench(t, disk.NewCrash(1))
+	defer b.close(false)
+	b.keyed(recordbatch.Options{}, "a", "1")
+	b.now = b.now.Add(30 * time.Minute)
+	b.keyed(recordbatch.Options{}, "a", "2")
+	b.keyed(recordbatch.Options{}, "a", "3")
+	b.seal()
+	b.log.SetStartOffset(1)
+	l := limits()
+	l.DirtyRatio, l.MaxLag = 1, time.Hour
+	b.now = b.now.Add(59 * time.Minute)
+	require.Empty(t, b.compact(l).Due, "what was too old was deleted")
+	b.now = b.now.Add(time.Minute + time.Millisecond)
+	require.Equal(t, DueLag, b.compact(l).Due)
+	require.Equal(t, []string{"2 a=3"}, values(recordsOf(t, b.batches(1))))
+}

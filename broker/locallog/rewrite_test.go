@@ -352,6 +352,7 @@ func TestRewriteTakesWhatIsInOrder(t *testing.T) {
 	}
 	require.ErrorIs(t, rw.Append(append(slices.Clone(of[3]), of[2]...)), ErrBadAppend)
 	require.NoError(t, rw.Append(of[2]))
+	require.NoError(t, rw.SyncSome())
 	require.NoError(t, rw.Abort())
 	requireBatches(t, batches, readAll(t, l, 0, 900))
 	require.NoError(t, l.Close(false))
