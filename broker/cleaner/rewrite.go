@@ -10,6 +10,7 @@ import (
 	"strandline/broker/locallog"
 	"strandline/broker/producerstate"
 	"strandline/broker/recordbatch"
+	"strandline/metadata/background"
 	"strandline/metadata/cluster"
 )
 
@@ -102,6 +103,7 @@ func (r *rewriter) fill() error {
 
 // take puts what stays of a batch into out.
 func (r *rewriter) take(b recordbatch.Batch) error {
+	background.Yield()
 	at := len(r.out)
 	var f recordbatch.Filtered
 	var err error

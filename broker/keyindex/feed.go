@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"strandline/broker/recordbatch"
+	"strandline/metadata/background"
 	"strandline/metadata/cluster"
 	"strandline/metadata/store"
 )
@@ -17,6 +18,9 @@ const (
 	keyMemoryBytes = 4*slotBytes + 128
 	// deadPerKey bounds the dead offsets that wait, by the keys that may.
 	deadPerKey = 2
+	// yieldEvery is after how many keys or records others may have the processor:
+	// some tens of microseconds.
+	yieldEvery = 32
 	keysMin    = 64
 )
 
@@ -103,7 +107,9 @@ func (p *Partition) tally(s *Segment, d *recordbatch.Decoder, b recordbatch.Batc
 		if err != nil {
 			return records, err
 		}
-		records++
+		if records++; records%yieldEvery == 0 {
+			background.Yield()
+		}
 		s.Records++
 		s.RecordBytes += int64(r.Bytes)
 		l := latest{r.Offset, int64(r.Bytes), r.Tombstone}
@@ -206,7 +212,10 @@ func (f *Feed) move(b *store.WriteBatch, keys []slot) (fresh int64, err error) {
 	}
 	defer func() { err = errors.Join(err, seeker.Close()) }()
 	var key, value, text []byte
-	for _, s := range keys {
+	for i, s := range keys {
+		if i%yieldEvery == 0 {
+			background.Yield()
+		}
 		text = s.hash.append(text[:0])
 		key = store.AppendKeyIndexEntryKey(key[:0], id, text)
 		old, known, err := seeker.Get(key)

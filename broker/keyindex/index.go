@@ -58,6 +58,7 @@ func Open(cfg Config) (*Index, error) {
 func (x *Index) open() (*store.DB, error) {
 	return store.Open(store.Config{
 		FS: x.cfg.FS, Dir: x.cfg.Dir, Logger: x.cfg.Logger, Fatal: x.cfg.Fatal, CacheBytes: x.cfg.CacheBytes, MemTableBytes: x.cfg.MemTableBytes,
+		Background: true,
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"strandline/broker/recordbatch"
+	"strandline/metadata/background"
 	"strandline/metadata/cluster"
 	"strandline/metadata/store"
 )
@@ -182,7 +183,10 @@ func (c *Count) lookUp() (err error) {
 	}
 	defer func() { err = errors.Join(err, seeker.Close()) }()
 	var key, text []byte
-	for _, s := range c.slots {
+	for i, s := range c.slots {
+		if i%yieldEvery == 0 {
+			background.Yield()
+		}
 		text = s.hash.append(text[:0])
 		key = store.AppendKeyIndexEntryKey(key[:0], id, text)
 		value, known, err := seeker.Get(key)

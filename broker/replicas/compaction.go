@@ -15,6 +15,7 @@ import (
 	"strandline/broker/locallog"
 	"strandline/broker/partition"
 	"strandline/broker/producerstate"
+	"strandline/metadata/background"
 	"strandline/metadata/cluster"
 	"strandline/metadata/config"
 	"strandline/metadata/store"
@@ -193,7 +194,7 @@ func (m *Manager) runCompaction() {
 			tell(true)
 			running++
 			m.workers.Go(func() {
-				inBackground()
+				background.Enter()
 				m.compactOne(r, each)
 				ended <- struct{}{}
 			})

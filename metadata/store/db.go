@@ -13,6 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"strandline/metadata/background"
 	"strandline/metadata/disk"
 )
 
@@ -73,6 +74,10 @@ type Config struct {
 	// not yet in tables; 0 means the default.
 	CacheBytes    int64
 	MemTableBytes int64
+	// Background makes the engine's own work, flushes and compactions of its tables,
+	// give way to everything else in the process. For databases that nobody waits
+	// for.
+	Background bool
 }
 
 // Entry is a key with its value.
@@ -142,6 +147,11 @@ func Open(cfg Config) (*DB, error) {
 				log.Warn("metadata store is not keeping up with writes", "reason", info.Reason)
 			},
 		},
+	}
+	if cfg.Background {
+		// Both are called by the goroutine of that one piece of work, which ends with it.
+		opts.EventListener.FlushBegin = func(pebble.FlushInfo) { background.Enter() }
+		opts.EventListener.CompactionBegin = func(pebble.CompactionInfo) { background.Enter() }
 	}
 	db, err := openPebble(cfg.Dir, opts)
 	if err != nil {
