@@ -204,7 +204,7 @@ const settleMax = 20 * time.Minute
 
 // settled returns once the log's files have not changed for settledFor.
 func (s subject) settled() {
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(settledFor / 8) // seldom: the probes are on the same processors
 	defer tick.Stop()
 	was, since, first := "", time.Now(), s.bytes()
 	for begun := time.Now(); time.Since(begun) < settleMax; <-tick.C {
