@@ -71,10 +71,13 @@ func (a at) batches(topic string, from int64) []recordbatch.Batch {
 	c := kit.Dial(a.t, a.addr)
 	defer c.Close()
 	var out []recordbatch.Batch
-	for {
+	for end := int64(-1); ; {
 		p := c.Call(kit.Fetch(11, topic, 0, from, 4<<20)).(*kmsg.FetchResponse).Topics[0].Partitions[0]
 		require.NoError(a.t, kerr.ErrorForCode(p.ErrorCode))
-		if from >= p.HighWatermark {
+		if end < 0 {
+			end = p.HighWatermark // not what is written meanwhile: writers may be faster
+		}
+		if from >= end {
 			return out
 		}
 		asked := from
