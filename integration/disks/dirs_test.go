@@ -85,7 +85,7 @@ func TestDirectoryFails(t *testing.T) {
 		}
 		return offline == 2
 	})
-	require.Contains(t, b.Log(), "log directory offline")
+	kit.Eventually(t, 10*time.Second, "the log says so", func() bool { return strings.Contains(b.Log(), "log directory offline") })
 	resp, err := b.cl.Broker(1).Request(b.ctx(), kmsg.NewPtrDescribeLogDirsRequest())
 	require.NoError(t, err)
 	for _, d := range resp.(*kmsg.DescribeLogDirsResponse).Dirs {

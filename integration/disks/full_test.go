@@ -50,7 +50,7 @@ func TestDiskFullWithTheStoreDown(t *testing.T) {
 	minio.Kill()
 
 	b.fill("tiered", record)
-	require.Contains(t, b.Log(), "log directory is full")
+	kit.Eventually(t, 10*time.Second, "the log says so", func() bool { return strings.Contains(b.Log(), "log directory is full") })
 	line := ""
 	for l := range strings.SplitSeq(b.Log(), "\n") {
 		if strings.Contains(l, "log directory is full") {
