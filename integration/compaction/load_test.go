@@ -57,6 +57,7 @@ func TestBesideProducers(t *testing.T) {
 	if !kit.Long() {
 		return
 	}
+	require.Less(t, f.residentMax, int64(400<<20), "of which log.cleaner.dedupe.buffer.size is 128 MiB")
 	judge(t, f)
 	k := kit.NewKafka(t, t.TempDir(), "1G", set)
 	k.Spawn()
@@ -68,9 +69,8 @@ func TestBesideProducers(t *testing.T) {
 		return err == nil
 	})
 	kafka := subject{at{t, k.Addr}, "Apache Kafka", k.Pid(), filepath.Join(k.Dir, "logs")}
-	g := kafka.measure(keys, updates, probe)
+	kafka.measure(keys, updates, probe)
 	k.Stop()
-	require.Less(t, f.cpu, g.cpu*3/2)
 }
 
 // judge holds the producers' p99 against its value alone, where that says anything:
