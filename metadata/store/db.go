@@ -75,8 +75,8 @@ type Config struct {
 	CacheBytes    int64
 	MemTableBytes int64
 	// Background makes the engine's own work, flushes and compactions of its tables,
-	// give way to everything else in the process. For databases that nobody waits
-	// for.
+	// give way to everything else in the process, and merges tables later. For
+	// databases that are written in bulk and that nobody waits for.
 	Background bool
 }
 
@@ -149,6 +149,9 @@ func Open(cfg Config) (*DB, error) {
 		},
 	}
 	if cfg.Background {
+		// Fewer merges for somewhat more to look at: what is written is large and all
+		// over the keys, so that each merge is one of everything.
+		opts.L0CompactionThreshold, opts.L0StopWritesThreshold = 10, 24
 		// Both are called by the goroutine of that one piece of work, which ends with it.
 		opts.EventListener.FlushBegin = func(pebble.FlushInfo) { background.Enter() }
 		opts.EventListener.CompactionBegin = func(pebble.CompactionInfo) { background.Enter() }
