@@ -118,7 +118,7 @@ func (h *Handler) describeAsked(img *image.Image, c *Conn, req *kmsg.MetadataReq
 			continue
 		}
 		m := missingTopic(asked.Topic, [16]byte{}, h.missing(*asked.Topic, req))
-		m.IsInternal = internalTopic(*asked.Topic)
+		m.IsInternal = cluster.InternalTopic(*asked.Topic)
 		if req.IncludeTopicAuthorizedOperations && (m.ErrorCode == codeUnknownTopicOrPartition || m.ErrorCode == codeInvalidTopic) {
 			m.AuthorizedOperations = topicOperations
 		}
@@ -133,16 +133,10 @@ func (h *Handler) missing(name string, req *kmsg.MetadataRequest) int16 {
 	if invalidTopicName(name) != "" {
 		return codeInvalidTopic
 	}
-	if h.cfg.Broker.AutoCreateTopics && !internalTopic(name) && (req.Version < 4 || req.AllowAutoTopicCreation) {
+	if h.cfg.Broker.AutoCreateTopics && !cluster.InternalTopic(name) && (req.Version < 4 || req.AllowAutoTopicCreation) {
 		h.autoCreate(name)
 	}
 	return codeUnknownTopicOrPartition
-}
-
-// internalTopic tells whether the name is one that Apache Kafka keeps for its
-// coordinators.
-func internalTopic(name string) bool {
-	return name == groupsTopic || name == "__transaction_state" || name == "__share_group_state"
 }
 
 func missingTopic(name *string, id [16]byte, code int16) kmsg.MetadataResponseTopic {

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -361,7 +360,7 @@ func (m *Manager) compactOne(r *replica, b budget) {
 		m.compactionFailed(r, err)
 	case result.SegmentsBefore > 0:
 		level := slog.LevelInfo
-		if result.BytesBefore-result.BytesAfter < quietBytes && strings.HasPrefix(r.key.String(), "__") {
+		if result.BytesBefore-result.BytesAfter < quietBytes && cluster.InternalTopic(r.p.Topic()) {
 			level = slog.LevelDebug
 		}
 		m.cfg.Logger.Log(context.Background(), level, "log compacted", "partition", r.key.String(), "reason", string(result.Due), "records_removed", result.RecordsRemoved,

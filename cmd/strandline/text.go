@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"strandline/metadata/config"
 )
 
 // shown is a name that any client may have chosen, on one line of text: quoted as
@@ -35,45 +38,12 @@ func shellWord(word string) string {
 }
 
 // closest is the candidate that a mistyped word was probably meant to be, "" if
-// none is near: the one that it begins, or is at most a third of its letters away.
+// none is near: the one that it begins, or one that is like it.
 func closest(word string, candidates []string) string {
-	best, bound := "", len(word)/3+1
-	for _, c := range candidates {
-		d := edits(word, c)
-		if len(word) > 2 && strings.HasPrefix(c, word) {
-			d = 0
-		}
-		if d < bound {
-			best, bound = c, d
-		}
+	if i := slices.IndexFunc(candidates, func(c string) bool { return len(word) > 2 && strings.HasPrefix(c, word) }); i >= 0 {
+		return candidates[i]
 	}
-	return best
-}
-
-// edits counts the letters to insert, drop, replace or swap with their neighbour
-// that lead from a to b.
-func edits(a, b string) int {
-	var before []int
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		next := make([]int, len(b)+1)
-		next[0] = i + 1
-		for j := range len(b) {
-			same := 1
-			if a[i] == b[j] {
-				same = 0
-			}
-			next[j+1] = min(row[j]+same, row[j+1]+1, next[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				next[j+1] = min(next[j+1], before[j-1]+1)
-			}
-		}
-		before, row = row, next
-	}
-	return row[len(b)]
+	return config.NearestOf(word, candidates)
 }
 
 // parentOf makes the command that only has others below it: alone it shows its

@@ -155,10 +155,22 @@ func Nearest(name string, scope Scope) string {
 	if scope == TopicScope {
 		t = topicTable
 	}
-	best, bestCost := "", max(2, len(name)/4)+1
+	var names []string
 	for _, k := range t.sorted {
-		if c := distance(name, k.Name, bestCost); c < bestCost && !k.Internal {
-			best, bestCost = k.Name, c
+		if !k.Internal {
+			names = append(names, k.Name)
+		}
+	}
+	return NearestOf(name, names)
+}
+
+// NearestOf is the candidate that a mistyped name was probably meant to be, ""
+// where none is like it.
+func NearestOf(name string, candidates []string) string {
+	best, bestCost := "", max(2, len(name)/4)+1
+	for _, each := range candidates {
+		if c := distance(name, each, bestCost); c < bestCost {
+			best, bestCost = each, c
 		}
 	}
 	return best

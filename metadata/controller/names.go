@@ -10,11 +10,6 @@ import (
 // topicNameMax is the longest topic name.
 const topicNameMax = 249
 
-// internalTopics are the topics that brokers keep their own state in.
-var internalTopics = map[string]bool{
-	"__consumer_offsets": true, "__transaction_state": true, "__share_group_state": true,
-}
-
 // clusterMetadataTopic is Kafka's name for its own metadata log: no client may
 // have a topic of that name.
 const clusterMetadataTopic = "__cluster_metadata"

@@ -87,7 +87,7 @@ func (c *Controller) createTopic(
 	if out.Err = c.checkNewName(nt.Name, unified); out.Err != nil {
 		return nil
 	}
-	internal := nt.Internal || internalTopics[nt.Name]
+	internal := nt.Internal || cluster.InternalTopic(nt.Name)
 	layers := c.layers(nt.Configs, false)
 	layers.TieredByDefault = !internal && config.TierOf(layers, c.cfg.Broker.TierByDefault)
 	if out.Err = c.checkTopicConfigs(nt.Configs, layers, false); out.Err != nil {
