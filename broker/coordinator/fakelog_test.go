@@ -176,10 +176,10 @@ func (l *fakeLog) follow(epoch cluster.LeaderEpoch) {
 	l.wakeLocked()
 }
 
-// truncate cuts the log, whatever was decided.
-func (l *fakeLog) truncate(to cluster.Offset) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *fakeLog) truncate(to cluster.Offset) { l.set(func() { l.truncateLocked(to) }) }
+
+// truncateLocked cuts the log, whatever was decided.
+func (l *fakeLog) truncateLocked(to cluster.Offset) {
 	for n := len(l.batches); n > 0 && l.batches[n-1].NextOffset() > to; n-- {
 		l.batches = l.batches[:n-1]
 	}
@@ -191,26 +191,24 @@ func (l *fakeLog) truncate(to cluster.Offset) {
 	for n := len(l.epochs); n > 0 && l.epochs[n-1].start >= l.end; n-- {
 		l.epochs = l.epochs[:n-1]
 	}
-	l.wakeLocked()
 }
 
-// trim moves the log start offset.
-func (l *fakeLog) trim(to cluster.Offset) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *fakeLog) trim(to cluster.Offset) { l.set(func() { l.trimLocked(to) }) }
+
+// trimLocked moves the log start offset.
+func (l *fakeLog) trimLocked(to cluster.Offset) {
 	for len(l.batches) > 0 && l.batches[0].NextOffset() <= to {
 		l.batches = l.batches[1:]
 	}
 	l.start = max(l.start, to)
-	l.wakeLocked()
 }
 
-// compact removes from the whole batches below an offset every record that is
+func (l *fakeLog) compact(below cluster.Offset) { l.set(func() { l.compactLocked(below) }) }
+
+// compactLocked removes from the whole batches below an offset every record that is
 // not the latest of its key, and deletions too, as a cleaner that keeps them for
 // no time does. Batches of transactions stay.
-func (l *fakeLog) compact(below cluster.Offset) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *fakeLog) compactLocked(below cluster.Offset) {
 	latest := map[string]cluster.Offset{}
 	for _, r := range counted(l.batches, below) {
 		latest[r.key] = r.offset

@@ -50,30 +50,30 @@ func TestViewsThatAreNotOfTheirLogAreBuiltAgain(t *testing.T) {
 	}{
 		{"nothing happened", func(*fakeLog) {}, 0},
 		{"the high watermark was forgotten", func(l *fakeLog) { l.mark = 2 }, 0},
-		{"the log ends below the view's offset", func(l *fakeLog) { l.truncate(3) }, 1},
-		{"the log is empty", func(l *fakeLog) { l.truncate(0) }, 1},
+		{"the log ends below the view's offset", func(l *fakeLog) { l.truncateLocked(3) }, 1},
+		{"the log is empty", func(l *fakeLog) { l.truncateLocked(0) }, 1},
 		{"another epoch at the same offset", func(l *fakeLog) {
-			l.truncate(3)
+			l.truncateLocked(3)
 			l.epochs = append(l.epochs, epochStart{2, 3})
-			l.fake(2, plainBatch("x", "9"), plainBatch("b", "-"), plainBatch("y", "9"))
+			l.fakeLocked(2, plainBatch("x", "9"), plainBatch("b", "-"), plainBatch("y", "9"))
 		}, 1},
 		{"another epoch at the same offset, and more", func(l *fakeLog) {
-			l.truncate(5)
+			l.truncateLocked(5)
 			l.epochs = append(l.epochs, epochStart{2, 5})
-			l.fake(2, plainBatch("x", "9"), plainBatch("b", "-"), plainBatch("y", "9"))
+			l.fakeLocked(2, plainBatch("x", "9"), plainBatch("b", "-"), plainBatch("y", "9"))
 		}, 1},
-		{"the same epoch goes on", func(l *fakeLog) { l.fake(1, plainBatch("x", "9")) }, 0},
+		{"the same epoch goes on", func(l *fakeLog) { l.fakeLocked(1, plainBatch("x", "9")) }, 0},
 		{"the log starts past the view's offset", func(l *fakeLog) {
-			l.fake(1, plainBatch("x", "9"), plainBatch("y", "9"))
+			l.fakeLocked(1, plainBatch("x", "9"), plainBatch("y", "9"))
 			l.mark = l.end
-			l.trim(7)
+			l.trimLocked(7)
 		}, 1},
-		{"the log starts at the view's offset, and nothing can be compared", func(l *fakeLog) { l.trim(6) }, 1},
-		{"compaction took a deletion that the view has seen", func(l *fakeLog) { l.compact(6) }, 0},
+		{"the log starts at the view's offset, and nothing can be compared", func(l *fakeLog) { l.trimLocked(6) }, 1},
+		{"compaction took a deletion that the view has seen", func(l *fakeLog) { l.compactLocked(6) }, 0},
 		{"compaction took deletions that it has not seen", func(l *fakeLog) {
-			l.fake(1, plainBatch("b", "-"), plainBatch("x", "9"))
+			l.fakeLocked(1, plainBatch("b", "-"), plainBatch("x", "9"))
 			l.mark = l.end
-			l.compact(8)
+			l.compactLocked(8)
 		}, 1},
 	} {
 		for _, when := range []string{"at a start", "following", "between tenures"} {
@@ -84,17 +84,17 @@ func TestViewsThatAreNotOfTheirLogAreBuiltAgain(t *testing.T) {
 					switch when {
 					case "at a start":
 						log = log.reopened(6)
-						row.damage(log)
+						log.set(func() { row.damage(log) })
 						k.again(log)
 					case "following":
 						log.follow(2)
 						synctest.Wait()
-						row.damage(log)
+						log.set(func() { row.damage(log) })
 						log.commit(-1)
 						synctest.Wait()
 					case "between tenures":
 						log.follow(2)
-						row.damage(log)
+						log.set(func() { row.damage(log) })
 					}
 					log.commit(-1)
 					synctest.Wait()
@@ -119,8 +119,12 @@ func TestViewsThatAreNotOfTheirLogAreBuiltAgain(t *testing.T) {
 	}
 }
 
-// fake appends what is not the runtime's, under an epoch.
 func (l *fakeLog) fake(epoch cluster.LeaderEpoch, batches ...[]byte) {
+	l.set(func() { l.fakeLocked(epoch, batches...) })
+}
+
+// fakeLocked appends what is not the runtime's, under an epoch.
+func (l *fakeLog) fakeLocked(epoch cluster.LeaderEpoch, batches ...[]byte) {
 	before := l.epoch
 	l.epoch = epoch
 	for _, b := range batches {
@@ -380,7 +384,7 @@ func TestAFollowersViewGoesOnAfterTrouble(t *testing.T) {
 		require.Equal(t, cluster.Offset(10), k.applied(log.tp))
 
 		log.set(func() {
-			log.fake(5, plainBatch("a", "2"))
+			log.fakeLocked(5, plainBatch("a", "2"))
 			log.mark, log.offline = log.end, errRefused
 		})
 		time.Sleep(2 * retryEvery)

@@ -313,6 +313,7 @@ func TestRecordRemovedBesideARunningProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := mem.New()
 		one := runOn(t, store, &testDisk{})
+		after(leaseTick / 2) // else one may replace its claim while the other reads it
 		other := runOn(t, store, &testDisk{})
 		other.requireWaiting(t)
 		after(3 * leaseTick)
