@@ -72,7 +72,7 @@ func (b *bench) open() (err error) {
 	if b.log, err = locallog.Open(b.cfg); err != nil {
 		return err
 	}
-	b.index, err = keyindex.Open(keyindex.Config{FS: b.fs, Dir: b.indexDir, MemTableBytes: 256 << 10, CacheBytes: 1 << 20})
+	b.index, err = keyindex.Open(keyindex.Config{FS: b.fs, Dir: b.indexDir, MemTableBytes: 256 << 10, CacheBytes: 1 << 20, BulkKeys: 5})
 	if err != nil {
 		_ = b.log.Close(false)
 		return err

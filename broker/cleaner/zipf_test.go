@@ -88,7 +88,7 @@ func TestManyKeys(t *testing.T) {
 }
 
 // keyBytesMax is what a key in a table may cost at most, by the way it is counted.
-const keyBytesMax = 256
+const keyBytesMax = 171
 
 func heapBytes() uint64 {
 	runtime.GC()

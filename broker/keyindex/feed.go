@@ -3,6 +3,8 @@ package keyindex
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
+	"math/bits"
 	"slices"
 
 	"strandline/broker/recordbatch"
@@ -12,12 +14,10 @@ import (
 )
 
 const (
-	// keyMemoryBytes is what a key in a table costs until it is merged: its slot, the
-	// room that a table keeps free and takes while it grows, its place in a batch, and
-	// in the database's memory until that has written it.
-	keyMemoryBytes = 4*slotBytes + 128
-	// deadPerKey bounds the dead offsets that wait, by the keys that may.
-	deadPerKey = 2
+	// Of a feed's memory 1/tableShare is the table at its fullest, which takes half as
+	// much again while it grows, and 1/deadShare the dead offsets that wait. Half is
+	// for what the process holds until it collects its garbage.
+	tableShare, deadShare = 4, 8
 	// yieldEvery is after how many keys or records others may have the processor:
 	// some tens of microseconds.
 	yieldEvery = 32
@@ -49,8 +49,12 @@ type FeedStats struct {
 // Feed begins to feed the index, with about that much memory at most, or what the
 // keys of one batch take.
 func (p *Partition) Feed(memoryBytes int64) *Feed {
-	keys := int(max(memoryBytes/keyMemoryBytes, keysMin))
-	return &Feed{p: p, table: newTable(keys), deadMax: deadPerKey * keys, position: p.meta.position, changed: map[cluster.Offset]struct{}{}}
+	slots := max(memoryBytes/tableShare/slotBytes, 1)
+	slots = 1 << (bits.Len64(uint64(slots)) - 1)
+	return &Feed{
+		p: p, table: newTable(int(max(slots*tableFull/4, keysMin))), deadMax: int(max(memoryBytes/deadShare/8, 2*keysMin)),
+		position: p.meta.position, changed: map[cluster.Offset]struct{}{},
+	}
 }
 
 // Segment says to which segment the batches to come belong. A feed that ended
@@ -169,28 +173,56 @@ func (f *Feed) Commit(at Position) (FeedStats, error) {
 	return f.stats, err
 }
 
-// merge moves the keys of the table in the database, in one batch with all that
-// follows (K1).
+// bulkKeys is the default of Config.BulkKeys.
+const bulkKeys = 1 << 15
+
+// target is where a merge goes to.
+type target interface {
+	// Table begins what is in the order of its keys.
+	Table()
+	Set(key, value []byte)
+	// Commit makes all of it happen at once.
+	Commit() error
+	Close() error
+}
+
+// batch is a target in memory.
+type batch struct{ *store.WriteBatch }
+
+func (batch) Table() {}
+
+func (b batch) Commit() error { return b.WriteBatch.Commit(store.NoSync) }
+
+// merge moves the keys of the table in the database, at once with all that follows
+// (K1).
 func (f *Feed) merge() error {
-	p, b := f.p, f.p.db.NewWriteBatch()
-	defer func() { _ = b.Close() }()
+	p := f.p
 	keys := f.table.sorted()
 	f.stats.Merges++
 	f.stats.KeysMax = max(f.stats.KeysMax, len(keys))
-	fresh, err := f.move(b, keys)
+	var to target
+	if len(keys) < p.index.cfg.BulkKeys {
+		to = batch{p.db.NewWriteBatch()}
+	} else {
+		to = p.db.NewBulk()
+	}
+	defer func() { _ = to.Close() }()
+	fresh, err := f.move(to, keys)
 	if err != nil {
 		return err
 	}
-	p.bury(b, f.dead)
-	for base := range f.changed {
+	p.bury(to, f.dead)
+	to.Table()
+	for _, base := range slices.Sorted(maps.Keys(f.changed)) {
 		if s, ok := p.Segment(base); ok {
-			b.Set(store.KeyIndexSegmentKey(p.meta.id, base), s.encode())
+			to.Set(store.KeyIndexSegmentKey(p.meta.id, base), s.encode())
 		}
 	}
 	m := p.meta
 	m.position, m.keys = f.position, m.keys+fresh
-	b.Set(store.KeyIndexMetaKey(p.tp), m.encode())
-	if err := b.Commit(store.NoSync); err != nil {
+	to.Table()
+	to.Set(store.KeyIndexMetaKey(p.tp), m.encode())
+	if err := to.Commit(); err != nil {
 		return err
 	}
 	p.meta = m
@@ -204,13 +236,14 @@ func (f *Feed) merge() error {
 }
 
 // move enters the keys, which are in order, and kills their former records.
-func (f *Feed) move(b *store.WriteBatch, keys []slot) (fresh int64, err error) {
+func (f *Feed) move(to target, keys []slot) (fresh int64, err error) {
 	id := f.p.meta.id
 	seeker, err := f.p.db.NewSeeker(store.KeyIndexEntries(id))
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, seeker.Close()) }()
+	to.Table()
 	var key, value, text []byte
 	for i, s := range keys {
 		if i%yieldEvery == 0 {
@@ -232,7 +265,7 @@ func (f *Feed) move(b *store.WriteBatch, keys []slot) (fresh int64, err error) {
 			fresh++
 		}
 		value = s.latest().append(value[:0])
-		b.Set(key, value)
+		to.Set(key, value)
 	}
 	return fresh, nil
 }
@@ -241,8 +274,9 @@ func (f *Feed) move(b *store.WriteBatch, keys []slot) (fresh int64, err error) {
 const deadRunMax = 4096
 
 // bury puts offsets, in any order, on the lists of dead ones of their segments.
-func (p *Partition) bury(b *store.WriteBatch, dead []cluster.Offset) {
-	slices.Sort(dead)
+func (p *Partition) bury(to target, dead []cluster.Offset) {
+	to.Table()
+	sortOffsets(dead)
 	var value []byte
 	for len(dead) > 0 {
 		i := p.holding(dead[0])
@@ -252,7 +286,7 @@ func (p *Partition) bury(b *store.WriteBatch, dead []cluster.Offset) {
 		for ; n < len(dead) && n < deadRunMax && dead[n] < s.Next; n++ {
 			value = binary.AppendUvarint(value, uint64(dead[n]-dead[n-1]))
 		}
-		b.Set(store.KeyIndexDeadKey(p.meta.id, s.Base, dead[0]), value)
+		to.Set(store.KeyIndexDeadKey(p.meta.id, s.Base, dead[0]), value)
 		dead = dead[n:]
 	}
 }

@@ -26,6 +26,9 @@ type Config struct {
 	Fatal  func(err error) // see store.Config
 	// CacheBytes and MemTableBytes are those of the database; 0: its defaults.
 	CacheBytes, MemTableBytes int64
+	// BulkKeys is how many keys go to tables of their own when they are merged; 0: a
+	// megabyte of them.
+	BulkKeys int
 }
 
 // Index is the key indexes of all partitions of a broker.
@@ -42,6 +45,9 @@ type Index struct {
 func Open(cfg Config) (*Index, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.BulkKeys == 0 {
+		cfg.BulkKeys = bulkKeys
 	}
 	x := &Index{cfg: cfg}
 	db, err := x.open()

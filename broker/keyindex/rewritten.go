@@ -125,9 +125,13 @@ type Count struct {
 	decoder recordbatch.Decoder
 }
 
+// countMemoryBytes is what a record costs that is to be looked up: its slot, and what
+// the list of them takes while it grows.
+const countMemoryBytes = 4 * slotBytes
+
 // Count begins to count the segment, with about that much memory at most.
 func (p *Partition) Count(base, next cluster.Offset, bytes, memoryBytes int64) *Count {
-	return &Count{p: p, segment: Segment{Base: base, Next: next, Bytes: bytes}, max: int(max(memoryBytes/keyMemoryBytes, keysMin))}
+	return &Count{p: p, segment: Segment{Base: base, Next: next, Bytes: bytes}, max: int(max(memoryBytes/countMemoryBytes, keysMin))}
 }
 
 // Add counts a batch, as Feed.Add takes it in; one at or above the position
@@ -164,7 +168,7 @@ func (c *Count) merge() error {
 	}
 	b := c.p.db.NewWriteBatch()
 	defer func() { _ = b.Close() }()
-	c.p.bury(b, c.dead)
+	c.p.bury(batch{b}, c.dead)
 	if err := b.Commit(store.NoSync); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package serve
 import (
 	"os"
 	"runtime"
+	"runtime/debug"
 	"sync"
 )
 
@@ -14,6 +15,11 @@ import (
 // that waits for it, and the system gives a thread that has waited its turn at once.
 const spareProcessors = 2
 
+// garbagePercent is how much garbage there may be while logs are compacted, of what
+// is in use. What a pass reads is garbage at once, and for the milliseconds of a
+// collection the collector competes with everything for the processors.
+const garbagePercent = 200
+
 // scheduler is the process's.
 var scheduler processors
 
@@ -23,6 +29,8 @@ type processors struct {
 		sync.Mutex
 		servers int
 		raised  bool
+		spare   bool
+		percent int // of garbage before; 0: as it is
 	}
 }
 
@@ -36,12 +44,25 @@ func (p *processors) compacting(busy bool) {
 		p.mu.servers--
 	}
 	switch compacts := p.mu.servers > 0; {
-	case compacts && !p.mu.raised && p.free():
+	case compacts && !p.mu.raised:
 		p.mu.raised = true
-		runtime.GOMAXPROCS(runtime.NumCPU() + spareProcessors)
+		if p.free() {
+			p.mu.spare = true
+			runtime.GOMAXPROCS(runtime.NumCPU() + spareProcessors)
+		}
+		if os.Getenv("GOGC") == "" {
+			p.mu.percent = debug.SetGCPercent(garbagePercent)
+		}
 	case !compacts && p.mu.raised:
 		p.mu.raised = false
-		runtime.SetDefaultGOMAXPROCS() // which may have changed meanwhile, with the limit of a cgroup
+		if p.mu.spare {
+			p.mu.spare = false
+			runtime.SetDefaultGOMAXPROCS() // which may have changed meanwhile, with the limit of a cgroup
+		}
+		if p.mu.percent > 0 {
+			debug.SetGCPercent(p.mu.percent)
+			p.mu.percent = 0
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"runtime"
+	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,6 +28,31 @@ func TestProcessorsWhileCompacting(t *testing.T) {
 	p.compacting(true)
 	p.compacting(false)
 	require.Equal(t, usual, runtime.GOMAXPROCS(0))
+}
+
+// TestGarbageWhileCompacting: more of it, except where the operator has said how much.
+func TestGarbageWhileCompacting(t *testing.T) {
+	t.Setenv("GOGC", "")
+	before := debug.SetGCPercent(90)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+	now := func() int {
+		percent := debug.SetGCPercent(50)
+		debug.SetGCPercent(percent)
+		return percent
+	}
+	var p processors
+	p.compacting(true)
+	p.compacting(true)
+	require.Equal(t, garbagePercent, now())
+	p.compacting(false)
+	require.Equal(t, garbagePercent, now())
+	p.compacting(false)
+	require.Equal(t, 90, now())
+	t.Setenv("GOGC", "90")
+	p.compacting(true)
+	require.Equal(t, 90, now())
+	p.compacting(false)
+	require.Equal(t, 90, now())
 }
 
 // TestProcessorsThatAreBounded, by the operator or a cgroup, stay as they are.

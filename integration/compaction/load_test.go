@@ -40,49 +40,56 @@ type figures struct {
 
 // TestBesideProducers compacts 5 million keys that were updated 20 million times
 // with Zipf's skew, while another topic is written to, and prints size, time,
-// memory and the producers' p99 beside Apache Kafka's on the same bytes. The short
-// form does a fiftieth of it, here alone, and judges the outcome but no time.
+// memory and the producers' p99 beside Apache Kafka's on the same bytes, three times
+// in turn. The short form does a fiftieth of it, here alone, and judges the outcome
+// but no time.
 func TestBesideProducers(t *testing.T) {
-	keys, updates, probe := 100_000, 400_000, 2*time.Second
+	keys, updates, probe, rounds := 100_000, 400_000, 2*time.Second, 1
 	if kit.Long() {
-		keys, updates, probe = 5_000_000, 20_000_000, 30*time.Second
+		keys, updates, probe, rounds = 5_000_000, 20_000_000, 30*time.Second, 3
 	}
 	set := map[string]string{"log.cleaner.backoff.ms": "500", "log.segment.delete.delay.ms": "1000", "auto.create.topics.enable": "false"}
-	s := kit.Start(t, set)
-	ours := subject{at{t, s.Addr}, "here", s.Pid(), filepath.Join(s.Dir, "logs")}
-	f := ours.measure(keys, updates, probe)
-	require.Less(t, f.after, f.before/2)
-	require.Zero(t, s.Metric("strandline_compaction_failures_total"))
-	require.Zero(t, s.Stop())
-	if !kit.Long() {
-		return
-	}
-	require.Less(t, f.residentMax, int64(400<<20), "of which log.cleaner.dedupe.buffer.size is 128 MiB")
-	judge(t, f)
-	k := kit.NewKafka(t, t.TempDir(), "1G", set)
-	k.Spawn()
-	kit.Eventually(t, 3*time.Minute, "Apache Kafka answers", func() bool {
-		c, err := kit.TryDial(t, k.Addr)
-		if err == nil {
-			c.Close()
+	var here, kafka []figures
+	for range rounds {
+		s := kit.Start(t, set)
+		ours := subject{at{t, s.Addr}, "here", s.Pid(), filepath.Join(s.Dir, "logs")}
+		f := ours.measure(keys, updates, probe)
+		require.Less(t, f.after, f.before/2)
+		require.Zero(t, s.Metric("strandline_compaction_failures_total"))
+		require.Zero(t, s.Stop())
+		here = append(here, f)
+		if !kit.Long() {
+			return
 		}
-		return err == nil
-	})
-	kafka := subject{at{t, k.Addr}, "Apache Kafka", k.Pid(), filepath.Join(k.Dir, "logs")}
-	kafka.measure(keys, updates, probe)
-	k.Stop()
+		require.Less(t, f.residentMax, int64(400<<20), "of which log.cleaner.dedupe.buffer.size is 128 MiB")
+		k := kit.NewKafka(t, t.TempDir(), "1G", set)
+		k.Spawn()
+		kit.Eventually(t, 3*time.Minute, "Apache Kafka answers", func() bool {
+			c, err := kit.TryDial(t, k.Addr)
+			if err == nil {
+				c.Close()
+			}
+			return err == nil
+		})
+		theirs := subject{at{t, k.Addr}, "Apache Kafka", k.Pid(), filepath.Join(k.Dir, "logs")}
+		kafka = append(kafka, theirs.measure(keys, updates, probe))
+		k.Stop()
+	}
+	judge(t, "Apache Kafka", kafka)
+	require.LessOrEqual(t, judge(t, "here", here), 1.3, "what producers feel of compaction")
 }
 
-// judge holds the producers' p99 against its value alone, where that says anything:
-// not where the machine has other work.
-func judge(t *testing.T, f figures) {
+// judge says how many times their p99 alone, before and after, the producers' p99 was
+// during compaction, in the middle one of the rounds: it is not the same twice alone.
+func judge(t *testing.T, name string, rounds []figures) float64 {
 	t.Helper()
-	quiet := max(f.alone, f.later)
-	if f.later > 2*f.alone || f.alone > 2*f.later {
-		t.Logf("p99 without compaction was %v before and %v after it: the machine is not quiet, and nothing is said of producers", f.alone, f.later)
-		return
+	var all []float64
+	for _, f := range rounds {
+		all = append(all, float64(f.during)/(float64(f.alone+f.later)/2))
 	}
-	require.LessOrEqual(t, f.during, quiet*13/10+time.Millisecond/2, "producers do not feel it")
+	slices.Sort(all)
+	t.Logf("%s: produce p99 during compaction %.2f times that alone (%.2f)", name, all[len(all)/2], all)
+	return all[len(all)/2]
 }
 
 func (s subject) measure(keys, updates int, probe time.Duration) figures {
@@ -202,23 +209,24 @@ const settledFor = 4 * time.Second
 // settleMax is how long it may take until they do not change.
 const settleMax = 20 * time.Minute
 
-// settled returns once the log's files have not changed for settledFor.
+// settled returns once the log's files have not changed for settledFor. It looks at
+// the folder, whose time every new, renamed and removed file changes, and seldom: the
+// probes are on the same processors, and hundreds of files cost a millisecond.
 func (s subject) settled() {
-	tick := time.NewTicker(settledFor / 8) // seldom: the probes are on the same processors
+	tick := time.NewTicker(settledFor / 8)
 	defer tick.Stop()
-	was, since, first := "", time.Now(), s.bytes()
+	var was time.Time
+	since, first := time.Now(), s.bytes()
 	for begun := time.Now(); time.Since(begun) < settleMax; <-tick.C {
-		var now strings.Builder
-		names, _ := filepath.Glob(filepath.Join(s.logs, "t-0", "*"))
-		for _, name := range names {
-			if info, err := os.Stat(name); err == nil && !strings.HasSuffix(name, ".deleted") {
-				fmt.Fprintln(&now, name, info.Size())
-			}
+		info, err := os.Stat(filepath.Join(s.logs, "t-0"))
+		require.NoError(s.t, err)
+		if now := info.ModTime(); !now.Equal(was) {
+			was, since = now, time.Now()
 		}
-		if now.String() != was {
-			was, since = now.String(), time.Now()
+		if time.Since(since) <= settledFor || s.bytes() >= first {
+			continue
 		}
-		if time.Since(since) > settledFor && s.bytes() < first && !strings.Contains(was, ".cleaned") {
+		if cleaned, _ := filepath.Glob(filepath.Join(s.logs, "t-0", "*.cleaned")); len(cleaned) == 0 {
 			return
 		}
 	}

@@ -51,6 +51,7 @@ func TestBackgroundIsTheEnginesOwn(t *testing.T) {
 			}
 			if i%50 == 0 {
 				require.NoError(t, db.Flush())
+				bulk(t, db, "1-1", strings.Repeat("v", 1<<20), "1-2", "")
 			}
 			nicer = max(nicer, niceThreads(t, usual))
 			require.Equal(t, usual, priority(t), "the thread of who writes")

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
 
 	"strandline/metadata/background"
 	"strandline/metadata/disk"
@@ -97,10 +98,12 @@ type Reader interface {
 
 // DB is one database. All methods may be called from several goroutines.
 type DB struct {
-	dir   string
-	db    *pebble.DB
-	phase *atomic.Int32
-	gate  gate
+	dir    string
+	fs     *adapter
+	db     *pebble.DB
+	phase  *atomic.Int32
+	tables sstable.WriterOptions // of a Bulk
+	gate   gate
 }
 
 // Open opens the database in a folder.
@@ -118,12 +121,16 @@ func Open(cfg Config) (*DB, error) {
 	if err := disk.EnsureDir(cfg.FS, cfg.Dir); err != nil {
 		return nil, fmt.Errorf("metadata store folder: %w", err)
 	}
+	if err := cfg.FS.RemoveAll(path.Join(cfg.Dir, bulkFolder)); err != nil {
+		return nil, fmt.Errorf("metadata store folder: %w", err)
+	}
 	cache := pebble.NewCache(cfg.CacheBytes)
 	defer cache.Unref() // the DB holds its own reference
 	engineLog := &logger{log: log, fatal: cfg.Fatal}
 	phase := new(atomic.Int32)
+	files := &adapter{disk: cfg.FS, dir: cfg.Dir, phase: phase, fatal: engineLog.stop, background: cfg.Background}
 	opts := &pebble.Options{
-		FS:                          adapter{disk: cfg.FS, dir: cfg.Dir, phase: phase, fatal: engineLog.stop},
+		FS:                          files,
 		Cache:                       cache,
 		MemTableSize:                uint64(cfg.MemTableBytes),
 		MemTableStopWritesThreshold: 4,
@@ -152,16 +159,22 @@ func Open(cfg Config) (*DB, error) {
 		// Fewer merges for somewhat more to look at: what is written is large and all
 		// over the keys, so that each merge is one of everything.
 		opts.L0CompactionThreshold, opts.L0StopWritesThreshold = 10, 24
+		opts.Experimental.CompactionScheduler = &scheduler{}
+		for i := range opts.Levels {
+			opts.Levels[i].BlockSize = 16 << 10
+		}
+		opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
 		// Both are called by the goroutine of that one piece of work, which ends with it.
 		opts.EventListener.FlushBegin = func(pebble.FlushInfo) { background.Enter() }
 		opts.EventListener.CompactionBegin = func(pebble.CompactionInfo) { background.Enter() }
 	}
+	opts.EnsureDefaults()
 	db, err := openPebble(cfg.Dir, opts)
 	if err != nil {
 		return nil, wrap(cfg.Dir, nil, fmt.Errorf("opening metadata store %s: %w", cfg.Dir, err))
 	}
 	phase.Store(running)
-	d := &DB{dir: cfg.Dir, db: db, phase: phase}
+	d := &DB{dir: cfg.Dir, fs: files, db: db, phase: phase, tables: opts.MakeWriterOptions(0, formatVersion.MaxTableFormat())}
 	d.gate.cond.L = &d.gate.mu
 	return d, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"os"
 	"path"
 	"testing"
 
@@ -135,6 +136,70 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
+// bulk writes pairs as a Bulk; an empty key begins a table.
+func bulk(t *testing.T, db *store.DB, pairs ...string) {
+	t.Helper()
+	b := db.NewBulk()
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i] == "" {
+			b.Table()
+			continue
+		}
+		b.Set([]byte(pairs[i]), []byte(pairs[i+1]))
+	}
+	require.NoError(t, b.Commit())
+	require.NoError(t, b.Close())
+	require.NoError(t, b.Close())
+}
+
+// TestBulk: what it writes lies over everything before, in whatever form, and below
+// what comes after; what was not committed leaves nothing.
+func TestBulk(t *testing.T) {
+	noLeak(t)
+	for _, background := range []bool{false, true} {
+		for name, fs := range map[string]disk.FS{"crash": disk.NewCrash(1), "os": disk.OS()} {
+			t.Run(fmt.Sprint(name, background), func(t *testing.T) {
+				dir := path.Join(t.TempDir(), "db")
+				db, err := store.Open(store.Config{FS: fs, Dir: dir, Background: background})
+				require.NoError(t, err)
+				commit(t, db, store.NoSync, "a", "1", "b", "1", "c", "1")
+				bulk(t, db, "b", "2", "d", "2", "", "", "", "", "a", "2", "", "")
+				require.Equal(t, []string{"a", "2", "b", "2", "c", "1", "d", "2"}, pairs(t, db.Scan(keys("a", "z"))))
+				require.NoError(t, db.Flush())
+				bulk(t, db, "c", "3", "e", "3")
+				commit(t, db, store.NoSync, "e", "4")
+				bulk(t, db) // nothing
+				want := []string{"a", "2", "b", "2", "c", "3", "d", "2", "e", "4"}
+				require.Equal(t, want, pairs(t, db.Scan(keys("a", "z"))))
+
+				b := db.NewBulk()
+				b.Set([]byte("x"), nil)
+				require.NoError(t, b.Close())
+				require.ErrorIs(t, b.Commit(), store.ErrClosed)
+				b = db.NewBulk()
+				b.Set([]byte("y"), nil)
+				b.Set([]byte("x"), nil)
+				require.ErrorContains(t, b.Commit(), "order")
+				require.NoError(t, b.Close())
+				left, err := fs.List(path.Join(dir, "bulk"))
+				require.NoError(t, err)
+				require.Empty(t, left)
+
+				require.NoError(t, disk.WriteFileAtomic(fs, path.Join(dir, "bulk", "0"), []byte("of a killed process")))
+				require.NoError(t, db.Close())
+				require.ErrorIs(t, db.NewBulk().Commit(), store.ErrClosed)
+				require.NoError(t, db.NewBulk().Close())
+				db, err = store.Open(store.Config{FS: fs, Dir: dir, Background: background})
+				require.NoError(t, err)
+				require.Equal(t, want, pairs(t, db.Scan(keys("a", "z"))))
+				_, err = fs.Stat(path.Join(dir, "bulk"))
+				require.ErrorIs(t, err, os.ErrNotExist)
+				require.NoError(t, db.Close())
+			})
+		}
+	}
+}
+
 // After a power loss a DB shows a prefix of the batches, whole ones, that
 // reaches at least to the last one committed with Sync (S1).
 func TestPowerLoss(t *testing.T) {
@@ -146,7 +211,12 @@ func TestPowerLoss(t *testing.T) {
 		synced := -1
 		for n := range 120 {
 			durability := store.Durability(rng.IntN(6) == 0)
-			commit(t, db, durability, "x", fmt.Sprint(n), "y", fmt.Sprint(n), fmt.Sprintf("n%03d", n), "")
+			if rng.IntN(8) == 0 {
+				durability = store.Sync
+				bulk(t, db, fmt.Sprintf("n%03d", n), "", "", "", "x", fmt.Sprint(n), "y", fmt.Sprint(n))
+			} else {
+				commit(t, db, durability, "x", fmt.Sprint(n), "y", fmt.Sprint(n), fmt.Sprintf("n%03d", n), "")
+			}
 			if durability == store.Sync {
 				synced = n
 			}
@@ -220,6 +290,16 @@ func TestEveryCallFails(t *testing.T) {
 					acked = append(acked, fmt.Sprintf("k%d", n))
 				}
 				note(b.Close())
+				if n == 0 {
+					b := db.NewBulk()
+					b.Set([]byte("l"), make([]byte, 1<<20)) // more than is written at once
+					b.Table()
+					b.Set([]byte("b"), nil)
+					if note(b.Commit()) {
+						acked = append(acked, "b", "l")
+					}
+					note(b.Close())
+				}
 				if n == 1 {
 					note(db.Flush())
 					note(db.Checkpoint("/m/copy"))

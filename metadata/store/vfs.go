@@ -13,10 +13,11 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"strandline/metadata/background"
 	"strandline/metadata/disk"
 )
 
-// adapter gives Pebble its file system. Pebble's files are written by one
+// adapter gives Pebble its file system, which it compares by address. Pebble's files are written by one
 // goroutine each, from the start to the end; the adapter keeps the position.
 type adapter struct {
 	disk  disk.FS
@@ -26,6 +27,8 @@ type adapter struct {
 	// that Pebble would meet with a panic, its locks in disorder or on a
 	// goroutine of its own. It does not return.
 	fatal func(err error)
+	// background is Config.Background.
+	background bool
 }
 
 // Phases of a DB.
@@ -35,12 +38,12 @@ const (
 	closing
 )
 
-var _ vfs.FS = adapter{}
+var _ vfs.FS = (*adapter)(nil)
 
 func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
 
 // logWrite passes on the outcome of a call that the log's durability needs.
-func (a adapter) logWrite(name string, err error) error {
+func (a *adapter) logWrite(name string, err error) error {
 	if err != nil && a.phase.Load() == running {
 		a.fatal(fmt.Errorf("writing the log %s: %w", name, err))
 	}
@@ -54,7 +57,7 @@ func isMarker(name string) bool { return strings.HasPrefix(path.Base(name), "mar
 // names is there before the marker is, and a new marker before the old one goes.
 // Pebble syncs once after all of it, which is enough only where a folder's
 // changes reach the disk in their order.
-func (a adapter) settle(name string) error {
+func (a *adapter) settle(name string) error {
 	if !isMarker(name) {
 		return nil
 	}
@@ -62,7 +65,7 @@ func (a adapter) settle(name string) error {
 }
 
 // Create always makes a new inode: checkpoints hold hard links to the old one.
-func (a adapter) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+func (a *adapter) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := a.settle(name); err != nil {
 		return nil, err
 	}
@@ -83,21 +86,21 @@ func (a adapter) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) 
 	}
 }
 
-func (a adapter) file(f disk.File) vfs.File {
+func (a *adapter) file(f disk.File) vfs.File {
 	if isLog(f.Name()) {
 		return &logFile{file: file{File: f}, fs: a}
 	}
 	return &file{File: f}
 }
 
-func (a adapter) Link(oldname, newname string) error { return a.disk.Link(oldname, newname) }
+func (a *adapter) Link(oldname, newname string) error { return a.disk.Link(oldname, newname) }
 
-func (a adapter) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+func (a *adapter) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := a.disk.OpenReadOnly(name)
 	return a.opened(f, err, opts)
 }
 
-func (a adapter) OpenReadWrite(
+func (a *adapter) OpenReadWrite(
 	name string, _ vfs.DiskWriteCategory, opts ...vfs.OpenOption,
 ) (vfs.File, error) {
 	f, err := a.disk.Open(name)
@@ -107,7 +110,7 @@ func (a adapter) OpenReadWrite(
 	return a.opened(f, err, opts)
 }
 
-func (a adapter) opened(f disk.File, err error, opts []vfs.OpenOption) (vfs.File, error) {
+func (a *adapter) opened(f disk.File, err error, opts []vfs.OpenOption) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +121,7 @@ func (a adapter) opened(f disk.File, err error, opts []vfs.OpenOption) (vfs.File
 	return out, nil
 }
 
-func (a adapter) OpenDir(name string) (vfs.File, error) {
+func (a *adapter) OpenDir(name string) (vfs.File, error) {
 	info, err := a.disk.Stat(name)
 	if err != nil {
 		return nil, err
@@ -129,19 +132,25 @@ func (a adapter) OpenDir(name string) (vfs.File, error) {
 	return &dir{fs: a, name: name}, nil
 }
 
-func (a adapter) Remove(name string) error {
+func (a *adapter) Remove(name string) error {
 	if err := a.settle(name); err != nil {
 		return err
 	}
-	return a.disk.Remove(name)
+	var err error
+	if remove := func() { err = a.disk.Remove(name) }; a.background {
+		background.Do(remove) // a goroutine of the engine's, which has no place to begin at
+	} else {
+		remove()
+	}
+	return err
 }
 
-func (a adapter) RemoveAll(name string) error          { return a.disk.RemoveAll(name) }
-func (a adapter) Rename(oldname, newname string) error { return a.disk.Rename(oldname, newname) }
+func (a *adapter) RemoveAll(name string) error          { return a.disk.RemoveAll(name) }
+func (a *adapter) Rename(oldname, newname string) error { return a.disk.Rename(oldname, newname) }
 
 // ReuseForWrite overwrites a log file of an earlier time. Such a file is in no
 // checkpoint: those copy log files, or link tables.
-func (a adapter) ReuseForWrite(
+func (a *adapter) ReuseForWrite(
 	oldname, newname string, _ vfs.DiskWriteCategory,
 ) (vfs.File, error) {
 	if err := a.disk.Rename(oldname, newname); err != nil {
@@ -154,15 +163,15 @@ func (a adapter) ReuseForWrite(
 	return a.file(f), nil
 }
 
-func (a adapter) MkdirAll(dir string, _ os.FileMode) error { return a.disk.MkdirAll(dir) }
-func (a adapter) Lock(name string) (io.Closer, error)      { return a.disk.Lock(name) }
-func (a adapter) List(dir string) ([]string, error)        { return a.disk.List(dir) }
-func (a adapter) PathBase(name string) string              { return path.Base(name) }
-func (a adapter) PathJoin(elem ...string) string           { return path.Join(elem...) }
-func (a adapter) PathDir(name string) string               { return path.Dir(name) }
-func (a adapter) Unwrap() vfs.FS                           { return nil }
+func (a *adapter) MkdirAll(dir string, _ os.FileMode) error { return a.disk.MkdirAll(dir) }
+func (a *adapter) Lock(name string) (io.Closer, error)      { return a.disk.Lock(name) }
+func (a *adapter) List(dir string) ([]string, error)        { return a.disk.List(dir) }
+func (a *adapter) PathBase(name string) string              { return path.Base(name) }
+func (a *adapter) PathJoin(elem ...string) string           { return path.Join(elem...) }
+func (a *adapter) PathDir(name string) string               { return path.Dir(name) }
+func (a *adapter) Unwrap() vfs.FS                           { return nil }
 
-func (a adapter) Stat(name string) (vfs.FileInfo, error) {
+func (a *adapter) Stat(name string) (vfs.FileInfo, error) {
 	info, err := a.disk.Stat(name)
 	if err != nil {
 		return nil, err
@@ -170,7 +179,7 @@ func (a adapter) Stat(name string) (vfs.FileInfo, error) {
 	return fileInfo{name: path.Base(name), info: info}, nil
 }
 
-func (a adapter) GetDiskUsage(name string) (vfs.DiskUsage, error) {
+func (a *adapter) GetDiskUsage(name string) (vfs.DiskUsage, error) {
 	u, err := a.disk.Usage(name)
 	if err != nil {
 		return vfs.DiskUsage{}, err
@@ -231,7 +240,7 @@ func (f *file) Fd() uintptr {
 // logFile is a file of the log.
 type logFile struct {
 	file
-	fs adapter
+	fs *adapter
 }
 
 func (f *logFile) Write(p []byte) (int, error) {
@@ -255,7 +264,7 @@ func (f *logFile) Stat() (vfs.FileInfo, error) {
 
 // dir is an open folder: good for syncing alone.
 type dir struct {
-	fs   adapter
+	fs   *adapter
 	name string
 }
 
