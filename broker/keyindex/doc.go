@@ -12,9 +12,10 @@
 // each index and made anew with it), so that nobody can craft two keys with one
 // hash. A Feed takes decided records in the order of the log into a table of
 // bounded size, in which of several records of a key only the last stays. Full,
-// or at the end, the table is sorted by hash and merged into the database in
-// that order, in one batch: the reads and writes of many keys lie side by side,
-// and memory does not grow with the number of keys. Each time that a key moves to
+// or at the end, the table is sorted by hash, as it almost is, and merged into the
+// database in that order, at once: the reads and writes of many keys lie side by
+// side, and memory does not grow with the number of keys. Many keys are written as
+// sorted tables that become part of the database, few in a batch. Each time that a key moves to
 // a later offset the former one is dead, and is put on a list of its segment; so
 // are records of aborted transactions, and those without a key. A rewrite of a
 // segment needs its dead offsets only, in order, and looks no key up.

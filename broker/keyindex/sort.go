@@ -11,7 +11,9 @@ import (
 const (
 	// sortAtOnce offsets are sorted in some tens of microseconds.
 	sortAtOnce = 1 << 10
-	sortBits   = 8
+	// sortPart of them are looked at in as many.
+	sortPart = 1 << 14
+	sortBits = 8
 )
 
 // sortOffsets is slices.Sort that lets others have the processor meanwhile: it deals
@@ -23,14 +25,18 @@ func sortOffsets(a []cluster.Offset) {
 		return
 	}
 	low, high := a[0], a[0]
-	for _, o := range a {
-		low, high = min(low, o), max(high, o)
+	for part := range slices.Chunk(a, sortPart) {
+		low, high = min(low, slices.Min(part)), max(high, slices.Max(part))
+		background.Yield()
 	}
 	shift := max(0, bits.Len64(uint64(high-low))-sortBits)
 	of := func(o cluster.Offset) int { return int(uint64(o-low) >> shift) }
 	var next, end [1 << sortBits]int
-	for _, o := range a {
-		end[of(o)]++
+	for part := range slices.Chunk(a, sortPart) {
+		for _, o := range part {
+			end[of(o)]++
+		}
+		background.Yield()
 	}
 	for i := range end {
 		if i > 0 {
@@ -41,7 +47,7 @@ func sortOffsets(a []cluster.Offset) {
 	begin := next
 	for i := range next {
 		for next[i] < end[i] {
-			if next[i]%sortAtOnce == 0 {
+			if next[i]%(sortPart/4) == 0 {
 				background.Yield()
 			}
 			o := a[next[i]]

@@ -1,6 +1,7 @@
 package disk_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -359,4 +360,28 @@ func TestFault(t *testing.T) {
 	require.ErrorIs(t, f.Close(), disk.ErrInjected)
 	require.True(t, disk.OpSyncDir.Mutates())
 	require.False(t, disk.OpStat.Mutates())
+}
+
+// TestLargeFileIsRemoved, whoever still reads it.
+func TestLargeFileIsRemoved(t *testing.T) {
+	each(t, func(t *testing.T, fs disk.FS, dir string) {
+		name, link := path.Join(dir, "large"), path.Join(dir, "link")
+		f, err := fs.Create(name)
+		require.NoError(t, err)
+		want := bytes.Repeat([]byte("0123456789abcdef"), 5<<20/16)
+		_, err = f.WriteAt(want, 0)
+		require.NoError(t, err)
+		require.NoError(t, f.SyncData())
+		require.NoError(t, fs.Link(name, link))
+		require.NoError(t, fs.Remove(link))
+		require.NoError(t, fs.Remove(name))
+		_, err = fs.Stat(name)
+		require.ErrorIs(t, err, os.ErrNotExist)
+		require.ErrorIs(t, fs.Remove(name), os.ErrNotExist)
+		got := make([]byte, len(want))
+		_, err = f.ReadAt(got, 0)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		require.NoError(t, f.Close())
+	})
 }

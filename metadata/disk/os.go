@@ -41,9 +41,16 @@ func (osFS) Open(name string) (File, error)         { return openOS(name, os.O_R
 func (osFS) OpenReadOnly(name string) (File, error) { return openOS(name, os.O_RDONLY) }
 func (osFS) Rename(oldName, newName string) error   { return os.Rename(oldName, newName) }
 func (osFS) Link(oldName, newName string) error     { return os.Link(oldName, newName) }
-func (osFS) Remove(name string) error               { return os.Remove(name) }
 func (osFS) RemoveAll(name string) error            { return os.RemoveAll(name) }
 func (osFS) MkdirAll(dir string) error              { return os.MkdirAll(dir, 0o755) }
+
+// Remove lets a large file's memory go first, a piece at a time: with the file the
+// kernel would free all of it in one go, milliseconds in which the processor does
+// nothing else.
+func (osFS) Remove(name string) error {
+	uncache(name)
+	return os.Remove(name)
+}
 
 func (osFS) List(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)

@@ -11,6 +11,27 @@ import (
 // iovMax is the kernel's limit of buffers in one pwritev.
 const iovMax = 1024
 
+// uncachePiece is how much of a file is let go of at once: a hundred microseconds.
+const uncachePiece = 1 << 20
+
+// uncache gives back the memory that holds a file's data, what is on disk of it; not
+// that of a file that has other names. It is no error if it cannot.
+func uncache(name string) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 {
+		return
+	}
+	for at := int64(0); at < st.Size && st.Size > uncachePiece; at += uncachePiece {
+		_ = unix.Fadvise(fd, at, uncachePiece, unix.FADV_DONTNEED)
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	}
+}
+
 func (f *osFile) SyncData() error {
 	var err error
 	cerr := f.raw.Control(func(fd uintptr) {

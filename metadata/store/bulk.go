@@ -40,7 +40,7 @@ type Bulk struct {
 	err    error
 }
 
-// NewBulk returns an empty bulk. There may be one at a time of each DB.
+// NewBulk returns an empty bulk.
 func (d *DB) NewBulk() *Bulk {
 	if !d.gate.enter() {
 		return &Bulk{err: ErrClosed}
@@ -72,7 +72,7 @@ func (b *Bulk) Set(key, value []byte) {
 }
 
 func (b *Bulk) begin() error {
-	name := path.Join(b.db.dir, bulkFolder, strconv.Itoa(len(b.names)))
+	name := path.Join(b.db.dir, bulkFolder, strconv.FormatUint(b.db.bulkTables.Add(1), 10))
 	b.names = append(b.names, name)
 	f, err := b.db.fs.disk.Create(name)
 	if err != nil {

@@ -103,7 +103,9 @@ type DB struct {
 	db     *pebble.DB
 	phase  *atomic.Int32
 	tables sstable.WriterOptions // of a Bulk
-	gate   gate
+	// bulkTables counts those of all bulks: their names.
+	bulkTables atomic.Uint64
+	gate       gate
 }
 
 // Open opens the database in a folder.

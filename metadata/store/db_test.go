@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -172,10 +173,13 @@ func TestBulk(t *testing.T) {
 				want := []string{"a", "2", "b", "2", "c", "3", "d", "2", "e", "4"}
 				require.Equal(t, want, pairs(t, db.Scan(keys("a", "z"))))
 
-				b := db.NewBulk()
+				b, other := db.NewBulk(), db.NewBulk()
 				b.Set([]byte("x"), nil)
-				require.NoError(t, b.Close())
+				other.Set([]byte("c"), []byte("5"))
+				require.NoError(t, other.Commit())
+				require.NoError(t, errors.Join(b.Close(), other.Close()))
 				require.ErrorIs(t, b.Commit(), store.ErrClosed)
+				want[5] = "5"
 				b = db.NewBulk()
 				b.Set([]byte("y"), nil)
 				b.Set([]byte("x"), nil)
@@ -185,7 +189,7 @@ func TestBulk(t *testing.T) {
 				require.NoError(t, err)
 				require.Empty(t, left)
 
-				require.NoError(t, disk.WriteFileAtomic(fs, path.Join(dir, "bulk", "0"), []byte("of a killed process")))
+				require.NoError(t, disk.WriteFileAtomic(fs, path.Join(dir, "bulk", "1"), []byte("of a killed process")))
 				require.NoError(t, db.Close())
 				require.ErrorIs(t, db.NewBulk().Commit(), store.ErrClosed)
 				require.NoError(t, db.NewBulk().Close())
