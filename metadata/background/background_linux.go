@@ -13,9 +13,9 @@ const (
 	// waits for them.
 	nice    = 10
 	niceMax = 19
-	// slice is for how long a thread may keep a processor that another one waits for
-	// (Linux 6.12 and later; the default there is 1 to 3 ms, and niceness alone does
-	// not make it shorter).
+	// slice is the longest that there is (Linux 6.12 and later): whoever wakes with a
+	// shorter one, as by default, is given the processor at once. With a short one the
+	// nice thread's turn would end first, and others would wait for that.
 	slice = 100 * time.Millisecond
 )
 
