@@ -14,8 +14,7 @@ import (
 type scheduler struct {
 	db pebble.DBForCompaction
 	mu sync.Mutex
-	// running merges, and those that are being asked for.
-	running  int
+	running  int // merges
 	granting bool
 	idle     sync.Cond // granting ended
 	closed   bool
@@ -64,15 +63,16 @@ func (s *scheduler) grantMore() {
 	}
 	s.granting = true
 	for !s.closed && s.running < s.db.GetAllowedWithoutPermission() {
-		s.running++
 		s.mu.Unlock() // the engine takes its own locks
 		waiting, _ := s.db.GetWaitingCompaction()
 		began := waiting && s.db.Schedule(grant{s})
 		s.mu.Lock()
 		if !began {
-			s.running--
 			break
 		}
+		// Not before: whoever is refused by TrySchedule is not heard of again until a
+		// merge ends, so that only merges may count there.
+		s.running++
 	}
 	s.granting = false
 	s.idle.Broadcast()
