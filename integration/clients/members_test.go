@@ -83,7 +83,6 @@ func (g *group) prepare(instance string) *member {
 		cmd.Env = append(os.Environ(), memberVariable+"="+strings.Join(append([]string{g.client}, args...), "\n"))
 	}
 	m := &member{name: string(rune('A' + len(g.members))), cmd: cmd, first: map[int]int64{}}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var err error
 	m.in, err = cmd.StdinPipe()
 	require.NoError(g.t, err)
@@ -97,7 +96,7 @@ func (g *group) prepare(instance string) *member {
 	if g.client == "kcat" {
 		return m
 	}
-	require.NoError(g.t, cmd.Start())
+	require.NoError(g.t, kit.StartChild(cmd))
 	g.hears(m)
 	kit.Eventually(g.t, groupLimit, "the member may join", m.isReady)
 	return m

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,13 +42,12 @@ func kafkajs(t *testing.T, addr string) driver {
 
 func startProcess(t *testing.T, name string, args ...string) driver {
 	cmd := exec.Command(name, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
+	require.NoError(t, kit.StartChild(cmd))
 	p := &process{in: in, out: bufio.NewScanner(out)}
 	p.out.Buffer(nil, 64<<20)
 	t.Cleanup(func() {

@@ -142,3 +142,40 @@ func compare(t *testing.T, a at, topic string, last, doubtful map[string]string,
 		require.Equal(t, last[k], v, "%s after kill %d: key %s", topic, kill, k)
 	}
 }
+
+// TestKilledWhileKeysAreMerged kills the server over and over in the first passes over
+// a log with more keys than go to the index at once: what is left is the same.
+func TestKilledWhileKeysAreMerged(t *testing.T) {
+	keys, kills := 100_000, 5
+	if kit.Long() {
+		keys, kills = 1_000_000, 40
+	}
+	rng := rand.New(rand.NewPCG(3, 3))
+	s := kit.Start(t, map[string]string{
+		"log.cleaner.backoff.ms": "10", "log.segment.delete.delay.ms": "0", "auto.create.topics.enable": "false",
+		"log.cleaner.dedupe.buffer.size": "16777216", // 98,304 keys
+	})
+	o := subject{at{t, s.Addr}, "here", s.Pid(), filepath.Join(s.Dir, "logs")}
+	o.create("t", "cleanup.policy=compact", "segment.bytes=4194304", "min.cleanable.dirty.ratio=1", "retention.ms=-1")
+	latest := o.fill(keys, 2*keys)
+	o.alter("t", "min.cleanable.dirty.ratio", "0.01")
+	merging := 0
+	for range kills {
+		<-time.After(time.Duration(rng.IntN(max(50, keys/800))) * time.Millisecond)
+		if left, err := os.ReadDir(filepath.Join(s.Dir, "metadata", "keyindex", "bulk")); err == nil && len(left) > 0 {
+			merging++
+		}
+		s.Kill()
+		s.MustStart()
+		o.addr, o.pid = s.Addr, s.Pid()
+	}
+	t.Logf("of %d kills %d were in the middle of a merge", kills, merging)
+	o.settled()
+	o.check(latest)
+	require.Zero(t, s.Metric("strandline_compaction_failures_total"))
+	left, err := os.ReadDir(filepath.Join(s.Dir, "metadata", "keyindex", "bulk"))
+	if err != nil {
+		require.ErrorIs(t, err, os.ErrNotExist)
+	}
+	require.Empty(t, left)
+}

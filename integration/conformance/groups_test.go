@@ -107,8 +107,7 @@ func (s shell) reader(args ...string) *reader {
 	defer out.Close()
 	r.cmd = exec.Command(kit.Binary(s.t), append([]string{"consume", "-b", s.Addr}, args...)...)
 	r.cmd.Stdout, r.cmd.Stderr = out, &r.err
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(s.t, r.cmd.Start())
+	require.NoError(s.t, kit.StartChild(r.cmd))
 	s.t.Cleanup(func() { _ = r.cmd.Process.Kill() })
 	return r
 }

@@ -70,8 +70,7 @@ func (k *Kafka) Spawn() {
 	}
 	defer out.Close()
 	k.cmd.Stdout, k.cmd.Stderr = out, out
-	k.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := k.cmd.Start(); err != nil {
+	if err := StartChild(k.cmd); err != nil {
 		k.t.Fatal(err)
 	}
 	exited, cmd := make(chan struct{}), k.cmd

@@ -48,8 +48,7 @@ func (m *MinIO) Start() {
 	m.t.Helper()
 	m.cmd = exec.Command(Tool(m.t, "minio"), "server", "--quiet", "--address", m.Addr, "--console-address", "127.0.0.1:0", m.Dir)
 	m.cmd.Env = append(m.cmd.Environ(), "MINIO_ROOT_USER="+MinIOUser, "MINIO_ROOT_PASSWORD="+MinIOPassword, "MINIO_UPDATE=off", "MINIO_BROWSER=off")
-	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := m.cmd.Start(); err != nil {
+	if err := StartChild(m.cmd); err != nil {
 		m.t.Fatal(err)
 	}
 	Eventually(m.t, 30*time.Second, "MinIO answers", func() bool {

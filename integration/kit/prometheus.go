@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -39,8 +38,7 @@ func StartPrometheus(t testing.TB, target string) *Prometheus {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := StartChild(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

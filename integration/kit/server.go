@@ -162,8 +162,7 @@ func (s *Server) Spawn() {
 	defer log.Close()
 	s.log = log.Name()
 	s.cmd.Stderr = log
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := s.cmd.Start(); err != nil {
+	if err := StartChild(s.cmd); err != nil {
 		s.t.Fatal(err)
 	}
 	exited := make(chan struct{})

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -46,7 +45,6 @@ func startTalk(t testing.TB, program string, args ...string) *Talk {
 	}
 	defer log.Close()
 	cmd.Stderr = log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +53,7 @@ func startTalk(t testing.TB, program string, args ...string) *Talk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := StartChild(cmd); err != nil {
 		t.Fatal(err)
 	}
 	p := &Talk{t: t, name: filepath.Base(program), in: in, lines: make(chan string, 1<<16)}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -47,7 +46,6 @@ type app struct {
 func start(t *testing.T, addr, state string) *app {
 	t.Helper()
 	cmd := exec.Command(kit.Tool(t, "java"), slices.Concat(kit.JavaClass(t, "testdata/WordCount.java", kit.KafkaStreams(t)...), []string{addr, state})...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	a := &app{cmd: cmd, done: make(chan struct{})}
 	var err error
 	a.in, err = cmd.StdinPipe()
@@ -55,7 +53,7 @@ func start(t *testing.T, addr, state string) *app {
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	cmd.Stderr = cmd.Stdout
-	require.NoError(t, cmd.Start())
+	require.NoError(t, kit.StartChild(cmd))
 	go func() {
 		defer close(a.done)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
