@@ -17,12 +17,14 @@ import (
 
 // stepHook pauses for ever at a named step, for a driver that then kills the
 // process: STRANDLINE_STEP=name:n is its n-th occurrence, and the file
-// STRANDLINE_STEP_FILE appears when it is reached.
+// STRANDLINE_STEP_FILE appears when it is reached. With name:n:after only those count
+// that occur once there is a file of that name and ".after".
 func stepHook() func(step string) {
 	name, count, ok := strings.Cut(os.Getenv("STRANDLINE_STEP"), ":")
 	if !ok {
 		return nil
 	}
+	count, armed := strings.CutSuffix(count, ":after")
 	n, err := strconv.ParseInt(count, 10, 64)
 	if err != nil {
 		panic("STRANDLINE_STEP: want name:count")
@@ -30,7 +32,15 @@ func stepHook() func(step string) {
 	file := os.Getenv("STRANDLINE_STEP_FILE")
 	var seen atomic.Int64
 	return func(step string) {
-		if step != name || seen.Add(1) != n {
+		if step != name {
+			return
+		}
+		if armed {
+			if _, err := os.Stat(file + ".after"); err != nil {
+				return
+			}
+		}
+		if seen.Add(1) != n {
 			return
 		}
 		if err := os.WriteFile(file, []byte(step), 0o600); err != nil {

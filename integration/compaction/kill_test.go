@@ -27,8 +27,16 @@ func pauseAt(s *kit.Server, kill, nth int) (file string) {
 		return ""
 	}
 	file = filepath.Join(s.Dir, fmt.Sprint("paused-", kill))
-	s.Env(fmt.Sprintf("STRANDLINE_STEP=%s:%d", rewriteSteps[kill%4], nth), "STRANDLINE_STEP_FILE="+file)
+	s.Env(fmt.Sprintf("STRANDLINE_STEP=%s:%d:after", rewriteSteps[kill%4], nth), "STRANDLINE_STEP_FILE="+file)
 	return file
+}
+
+// proceed lets the server come to where it pauses.
+func proceed(t *testing.T, paused string) {
+	t.Helper()
+	if paused != "" {
+		require.NoError(t, os.WriteFile(paused+".after", nil, 0o600))
+	}
 }
 
 // TestKilledWhileCompacting writes over and over to a few keys of logs that are
@@ -53,6 +61,7 @@ func TestKilledWhileCompacting(t *testing.T) {
 	for kill := range kills {
 		moment := time.After(time.Duration(300+rng.IntN(1200)) * time.Millisecond)
 		doubtful := map[string]map[string]string{"one": {}, "two": {}}
+		proceed(t, paused)
 		c := kit.Dial(t, s.Addr)
 		ended := make(chan struct{})
 		go func() {
