@@ -12,8 +12,8 @@ import (
 // time as the engine itself allows. It is what the engine's own scheduler is, which
 // cannot tell the goroutines of a merge that they are.
 type scheduler struct {
-	db pebble.DBForCompaction
-	mu sync.Mutex
+	db       pebble.DBForCompaction
+	mu       sync.Mutex
 	running  int // merges
 	granting bool
 	idle     sync.Cond // granting ended
