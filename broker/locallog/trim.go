@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"strandline/broker/segment"
-	"strandline/metadata/background"
 	"strandline/metadata/cluster"
 )
 
@@ -93,15 +92,11 @@ func (l *Log) RunDeferred(now time.Time) (next time.Time, err error) {
 		return true
 	})
 	l.mu.Unlock()
-	if len(due) == 0 {
-		return next, nil
-	}
-	background.Do(func() { // with a large file its pages go too, which takes milliseconds
-		for _, r := range due {
-			if rerr := l.config.FS.Remove(r.name); rerr != nil && !errors.Is(rerr, os.ErrNotExist) {
-				err = errors.Join(err, rerr)
-			}
+	var errs []error
+	for _, r := range due {
+		if err := l.config.FS.Remove(r.name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
 		}
-	})
-	return next, err
+	}
+	return next, errors.Join(errs...)
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"strandline/metadata/background"
 	"strandline/metadata/image"
 )
 
@@ -117,12 +116,10 @@ func (m *Manager) removeDue(now time.Time) {
 	m.removals = rest
 	m.applying.Unlock()
 	for _, r := range due {
-		var err error
-		background.Do(func() {
-			if err = m.fs.RemoveAll(r.path); err == nil {
-				err = m.fs.SyncDir(r.dir.path)
-			}
-		})
+		err := m.fs.RemoveAll(r.path)
+		if err == nil {
+			err = m.fs.SyncDir(r.dir.path)
+		}
 		if err != nil {
 			m.cfg.Logger.Warn("folder of a deleted replica cannot be removed yet", "folder", r.path, "err", err)
 			r.due = now.Add(retryEvery)

@@ -42,7 +42,7 @@ var table = map[string][]string{
 	"broker/leaderepoch":    {},
 	"broker/producerstate":  {"broker/recordbatch"},
 	"broker/segment":        {"metadata/disk", "broker/recordbatch", "broker/leaderepoch", "broker/producerstate"},
-	"broker/locallog":       {"metadata/background", "metadata/disk", "broker/segment", "broker/recordbatch", "broker/producerstate", "broker/leaderepoch"},
+	"broker/locallog":       {"metadata/disk", "broker/segment", "broker/recordbatch", "broker/producerstate", "broker/leaderepoch"},
 	"broker/partition":      {"metadata/disk", "metadata/image", "broker/locallog", "broker/segment", "broker/recordbatch", "broker/producerstate", "broker/leaderepoch"},
 	"broker/keyindex":       {"metadata/background", "metadata/disk", "metadata/store", "broker/recordbatch"},
 	"broker/cleaner":        {"metadata/background", "metadata/disk", "broker/locallog", "broker/segment", "broker/recordbatch", "broker/producerstate", "broker/keyindex"},

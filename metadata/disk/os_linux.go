@@ -14,8 +14,9 @@ const iovMax = 1024
 // uncachePiece is how much of a file is let go of at once: a hundred microseconds.
 const uncachePiece = 1 << 20
 
-// uncache gives back the memory that holds a file's data, what is on disk of it; not
-// that of a file that has other names. It is no error if it cannot.
+// uncache gives back the memory that holds a file's data; not that of a file that has
+// other names, and not where some of it is not on disk yet, which would be written. It
+// is no error if it cannot (Linux before 6.5).
 func uncache(name string) {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -26,7 +27,14 @@ func uncache(name string) {
 	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 {
 		return
 	}
-	for at := int64(0); at < st.Size && st.Size > uncachePiece; at += uncachePiece {
+	if st.Size <= uncachePiece {
+		return
+	}
+	var held unix.Cachestat_t
+	if unix.Cachestat(uint(fd), &unix.CachestatRange{}, &held, 0) != nil || held.Dirty+held.Writeback > 0 {
+		return
+	}
+	for at := int64(0); at < st.Size; at += uncachePiece {
 		_ = unix.Fadvise(fd, at, uncachePiece, unix.FADV_DONTNEED)
 		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	}
