@@ -307,7 +307,7 @@ func (m *Manager) openReplica(settings config.Topic, f folder, o opening) *repli
 			TopicPartition: tp, Topic: f.key.topic, Self: m.self, Settings: settings, Log: log, HighWatermark: mark,
 			Remote: m.cfg.Remote, Keeper: m.cfg.Keeper, Checkpoint: m,
 			FlushSlots: func() chan struct{} { return home.Load().slots },
-			DiskFull:   func() bool { return home.Load().room.full.Load() },
+			DiskFull:   func() bool { return m.diskFull(home.Load()) },
 			OnNoSpace:  func() { home.Load().hadNoSpace() },
 			OnOffline:  func(err error) { m.inbox.failed(tp, err) }, OnOffer: func() { m.cfg.OnOffer(tp) }, Now: m.cfg.Now, Logger: m.cfg.Logger,
 		})

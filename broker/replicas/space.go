@@ -21,6 +21,11 @@ const (
 	spaceSaidEvery = time.Minute
 	// relieveEvery is how often what may leave a full directory is looked for.
 	relieveEvery = time.Second
+	// nearBytes above the reserve a write looks at the free space itself, where nobody
+	// did for nearEvery: between two looks of the housekeeping a fast disk takes more
+	// than the reserve may have.
+	nearBytes = 1 << 30
+	nearEvery = 5 * time.Millisecond
 	// sealBytesMin is how large an active segment is sealed, so that it can leave
 	// for the tier, where a directory is full.
 	sealBytesMin = 1 << 20
@@ -43,8 +48,9 @@ func noSpace(err error) bool {
 // an eighth more than the reserve; below one and a half times the reserve what is
 // in the tier leaves.
 type headroom struct {
-	full    atomic.Bool // clients are refused
-	refused atomic.Bool // the disk itself had no room since it was last not full
+	full    atomic.Bool  // clients are refused
+	refused atomic.Bool  // the disk itself had no room since it was last not full
+	looked  atomic.Int64 // when a write looked last, in Unix nanoseconds
 	// Of the housekeeping goroutine alone.
 	pressed       bool
 	said, relieve time.Time
@@ -81,6 +87,24 @@ func (h *headroom) look(u disk.Usage, reserve int64) (began, ended bool) {
 func (d *dir) hadNoSpace() {
 	d.room.refused.Store(true)
 	d.room.full.Store(true)
+}
+
+// diskFull says whether clients are refused.
+func (m *Manager) diskFull(d *dir) bool {
+	reserve := m.cfg.Broker.DiskReservedBytes
+	if d.room.full.Load() {
+		return true
+	}
+	free, looked, now := d.freeBytes.Load(), d.room.looked.Load(), m.cfg.Now().UnixNano()
+	if free-reserve >= nearBytes || d.totalBytes.Load() == 0 || now-looked < int64(nearEvery) || !d.room.looked.CompareAndSwap(looked, now) {
+		return false
+	}
+	usage, err := m.fs.Usage(d.path)
+	if err != nil || usage.FreeBytes >= reserve {
+		return false // the housekeeping meets the error too
+	}
+	d.room.full.Store(true) // the housekeeping says so, and makes room
+	return true
 }
 
 // newBallast keeps room for a directory's checkpoints: the start of a log has to
