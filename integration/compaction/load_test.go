@@ -209,14 +209,18 @@ const settledFor = 4 * time.Second
 // settleMax is how long it may take until they do not change.
 const settleMax = 20 * time.Minute
 
-// settled returns once the log's files have not changed for settledFor. It looks at
+// settled returns once the log's files are less than they are now, see settledBelow.
+func (s subject) settled() { s.settledBelow(s.bytes()) }
+
+// settledBelow returns once the log's files are less than that many bytes, and have not
+// changed for settledFor. It looks at
 // the folder, whose time every new, renamed and removed file changes, and seldom: the
 // probes are on the same processors, and hundreds of files cost a millisecond.
-func (s subject) settled() {
+func (s subject) settledBelow(first int64) {
 	tick := time.NewTicker(settledFor / 8)
 	defer tick.Stop()
 	var was time.Time
-	since, first := time.Now(), s.bytes()
+	since := time.Now()
 	for begun := time.Now(); time.Since(begun) < settleMax; <-tick.C {
 		info, err := os.Stat(filepath.Join(s.logs, "t-0"))
 		require.NoError(s.t, err)
