@@ -15,10 +15,10 @@
 // or at the end, the table is sorted by hash, as it almost is, and merged into the
 // database in that order, at once: the reads and writes of many keys lie side by
 // side, and memory does not grow with the number of keys. Many keys are written as
-// sorted tables that become part of the database, few in a batch. Each time that a key moves to
-// a later offset the former one is dead, and is put on a list of its segment; so
-// are records of aborted transactions, and those without a key. A rewrite of a
-// segment needs its dead offsets only, in order, and looks no key up.
+// sorted tables that become part of the database, few in a batch. Each time that a
+// key moves to a later offset the former one is dead, and is put on a list of its
+// segment; so are records of aborted transactions, and those without a key. A
+// rewrite of a segment needs its dead offsets only, in order, and looks no key up.
 //
 // # Database
 //

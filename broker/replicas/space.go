@@ -95,8 +95,11 @@ func (m *Manager) diskFull(d *dir) bool {
 	if d.room.full.Load() {
 		return true
 	}
-	free, looked, now := d.freeBytes.Load(), d.room.looked.Load(), m.cfg.Now().UnixNano()
-	if free-reserve >= nearBytes || d.totalBytes.Load() == 0 || now-looked < int64(nearEvery) || !d.room.looked.CompareAndSwap(looked, now) {
+	if d.freeBytes.Load()-reserve >= nearBytes || d.totalBytes.Load() == 0 {
+		return false
+	}
+	looked, now := d.room.looked.Load(), m.cfg.Now().UnixNano()
+	if now-looked < int64(nearEvery) || !d.room.looked.CompareAndSwap(looked, now) {
 		return false
 	}
 	usage, err := m.fs.Usage(d.path)

@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"strandline/metadata/background"
 )
 
 // iovMax is the kernel's limit of buffers in one pwritev.
@@ -36,7 +38,7 @@ func uncache(name string) {
 	}
 	for at := int64(0); at < st.Size; at += uncachePiece {
 		_ = unix.Fadvise(fd, at, uncachePiece, unix.FADV_DONTNEED)
-		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		background.Yield()
 	}
 }
 

@@ -87,7 +87,7 @@ func (b *Bulk) wrap(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("writing tables of metadata store %s: %w", b.db.dir, err)
+	return wrap(b.db.dir, nil, fmt.Errorf("writing tables of metadata store %s: %w", b.db.dir, err))
 }
 
 func (b *Bulk) finish() error {
